@@ -1,0 +1,53 @@
+package wechat
+
+import (
+	"crypto/sha1"
+	"crypto/subtle"
+	"encoding/hex"
+	"slices"
+)
+
+// Signature returns the signature that WeChat defines over parts: the parts
+// sorted bytewise, joined without a separator, hashed with SHA-1, in lower-case
+// hex. The GET check and plain callbacks sign (token, timestamp, nonce);
+// encrypted callbacks and replies add the base64 text as a fourth part.
+//
+// SHA-1 is WeChat's choice and cannot be changed from our side.
+func Signature(parts ...string) string {
+	// Four parts are the most that the protocol has; a local array keeps the
+	// usual call off the heap.
+	var few [4]string
+	sorted := append(few[:0], parts...)
+	slices.Sort(sorted)
+	h := sha1.New()
+	for _, p := range sorted {
+		h.Write([]byte(p))
+	}
+	var sum [sha1.Size]byte
+	var text [2 * sha1.Size]byte
+	hex.Encode(text[:], h.Sum(sum[:0]))
+	return string(text[:])
+}
+
+// signatureLength is the length of a signature in its only accepted form.
+const signatureLength = 2 * sha1.Size
+
+// isSignature reports whether s has the exact form of a signature. Upper case,
+// spaces and other lengths are refused, so that a signature has one spelling (S2).
+func isSignature(s string) bool {
+	if len(s) != signatureLength {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// sameText compares two strings in constant time (S4); only their lengths show.
+func sameText(a, b string) bool {
+	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}
