@@ -1,0 +1,22 @@
+# Redis with an append-only file: what a claim or a lease wrote survives kill -9.
+# shellcheck shell=bash disable=SC2154 # engines_dir, cache_dir and dev are set by lib.sh
+
+redis_packages() { have redis-server && have redis-cli || echo redis-server; }
+
+redis_cli() { redis-cli -h 127.0.0.1 -p "$(port_of redis)" "$@" 2>/dev/null; }
+
+redis_start() {
+  local home=$engines_dir/redis
+  mkdir -p "$home/data"
+  # set-proc-title no: the command line keeps naming our folder, by which pid_of knows the process.
+  detach redis redis-server --bind 127.0.0.1 --port "$(port_of redis)" --dir "$home/data" \
+    --appendonly yes --appendfsync everysec --save "" --maxmemory-policy noeviction \
+    --set-proc-title no --daemonize no
+}
+
+# While it reads its file back, Redis accepts connections but answers LOADING; only PONG counts.
+redis_answers() { [[ $(timeout 2 redis-cli -h 127.0.0.1 -p "$(port_of redis)" ping 2>/dev/null) == PONG ]]; }
+
+redis_version() { redis_cli info server | tr -d '\r' | sed -n 's/^redis_version://p'; }
+
+redis_env() { echo "127.0.0.1:$(port_of redis)"; }
