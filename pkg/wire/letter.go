@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Version is the version of letters that this release writes. A reader
+// accepts its own and older versions.
+const Version = 1
+
+// MaxValue is the largest encoded letter in bytes. It stays below Kafka's
+// default limit of 1 MB, so that no letter is refused for ever (trap T13).
+const MaxValue = 512 << 10
+
+// Kind names a letter in the header "kind".
+type Kind string
+
+// The kinds of letters.
+const (
+	KindCallback   Kind = "callback"
+	KindReply      Kind = "reply"
+	KindPush       Kind = "push"
+	KindReceipt    Kind = "receipt"
+	KindRepeat     Kind = "repeat"
+	KindDeadLetter Kind = "deadletter"
+)
+
+// Header names of every record (D5).
+const (
+	HeaderVersion = "v"
+	HeaderKind    = "kind"
+	HeaderID      = "id"
+	HeaderTrace   = "traceparent"
+)
+
+// Header is one record header. It is an alias of an unnamed struct on
+// purpose: pkg/kafka declares the same alias, so that letters reach the
+// adapter without a conversion and neither package imports the other.
+type Header = struct {
+	Key   string
+	Value []byte
+}
+
+// Letter is anything that travels between rooms.
+type Letter interface {
+	Kind() Kind
+	LetterID() string // the id put into the header, 23 digits or ""
+	RecordKey() string
+	Trace() string // W3C traceparent, or ""
+}
+
+// Errors that make a reader park a record.
+var (
+	ErrUnknownKind = errors.New("unknown kind of letter")
+	ErrNewer       = errors.New("letter written by a newer release")
+	ErrTooLarge    = errors.New("letter larger than the limit")
+)
+
+// Encode gives the record key, value and headers of a letter. HTML characters
+// are not escaped: the text goes to WeChat as it is.
+func Encode(l Letter) (key, value []byte, headers []Header, err error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(l); err != nil {
+		return nil, nil, nil, fmt.Errorf("encode %s %s: %w", l.Kind(), l.LetterID(), err)
+	}
+	value = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if len(value) > MaxValue {
+		return nil, nil, nil, fmt.Errorf("encode %s %s: %d bytes: %w", l.Kind(), l.LetterID(), len(value), ErrTooLarge)
+	}
+	headers = []Header{
+		{Key: HeaderVersion, Value: []byte(strconv.Itoa(Version))},
+		{Key: HeaderKind, Value: []byte(l.Kind())},
+		{Key: HeaderID, Value: []byte(l.LetterID())},
+	}
+	if t := l.Trace(); t != "" {
+		headers = append(headers, Header{Key: HeaderTrace, Value: []byte(t)})
+	}
+	return []byte(l.RecordKey()), value, headers, nil
+}
+
+// HeaderValue finds a header, or "".
+func HeaderValue(hs []Header, key string) string {
+	for _, h := range hs {
+		if h.Key == key {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// Decode reads a letter of type T and checks that the headers say so. An
+// unknown kind gives ErrUnknownKind and a newer version ErrNewer; both are to
+// be parked, as is a value that is no JSON.
+func Decode[T any, P interface {
+	*T
+	Letter
+}](value []byte, headers []Header) (*T, error) {
+	var l T
+	want := P(&l).Kind()
+	if k := HeaderValue(headers, HeaderKind); k != string(want) {
+		return nil, fmt.Errorf("decode %s: header kind is %q: %w", want, k, ErrUnknownKind)
+	}
+	v, err := strconv.Atoi(HeaderValue(headers, HeaderVersion))
+	if err != nil || v < 1 {
+		return nil, fmt.Errorf("decode %s: header v is %q: %w", want, HeaderValue(headers, HeaderVersion), ErrUnknownKind)
+	}
+	if v > Version {
+		return nil, fmt.Errorf("decode %s: version %d, this release reads up to %d: %w", want, v, Version, ErrNewer)
+	}
+	if len(value) > MaxValue {
+		return nil, fmt.Errorf("decode %s: %d bytes: %w", want, len(value), ErrTooLarge)
+	}
+	if err := json.Unmarshal(value, &l); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", want, err)
+	}
+	return &l, nil
+}
