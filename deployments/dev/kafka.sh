@@ -87,6 +87,7 @@ kafka_answers() {
   grep -q 'Kafka Server started' "$engines_dir/kafka/log" 2>/dev/null || return 1
   local port reply
   port=$(port_of kafka)
+  # shellcheck disable=SC2016 # the inner shell expands it
   reply=$(timeout 2 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" &&
     printf "\0\0\0\12\0\22\0\0\0\0\0\1\377\377" >&3 && head -c 10 <&3 | od -An -tx1 | tr -d " \n"' _ "$port" 2>/dev/null)
   # Four bytes of length, then our correlation number and error code 0.

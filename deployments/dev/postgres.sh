@@ -11,6 +11,15 @@ postgres_bin() {
   [[ -z $found ]] || dirname "$found"
 }
 
+# postgres_clear waits until the process of the last run has left the process table: after kill -9 it may stand there
+# dead until its parent asks for it, and PostgreSQL takes it for a server that still runs.
+postgres_clear() {
+  local file=$engines_dir/postgres/data/postmaster.pid pid end=$((SECONDS + 5))
+  pid=$(head -n 1 "$file" 2>/dev/null) || return 0
+  while kill -0 "$pid" 2>/dev/null && ((SECONDS < end)); do sleep 0.05; done
+  alive "$pid" || rm -f "$file"
+}
+
 postgres_start() {
   local home=$engines_dir/postgres bin as=()
   bin=$(postgres_bin)
@@ -27,6 +36,7 @@ postgres_start() {
     "${as[@]}" "$bin/initdb" -D "$home/data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 >"$home/initdb.log" 2>&1 ||
       die "initdb failed: $(tail -n 3 "$home/initdb.log")"
   fi
+  postgres_clear
   # max_connections: the race tests of several packages run at once, each with a pool of its own.
   detach postgres "${as[@]}" "$bin/postgres" -D "$home/data" -p "$(port_of postgres)" \
     -c listen_addresses=127.0.0.1 -c "unix_socket_directories=$home/socket" -c max_connections=300
