@@ -1,0 +1,161 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// HTTPConfig bounds what a client can make a server hold. Zero values take
+// the defaults of DefaultHTTPConfig.
+type HTTPConfig struct {
+	// Addr is host:port; port 0 takes a free one.
+	Addr string `koanf:"addr"`
+	// ReadHeaderTimeout, ReadTimeout and WriteTimeout bound one request.
+	ReadHeaderTimeout time.Duration `koanf:"read_header_timeout"`
+	ReadTimeout       time.Duration `koanf:"read_timeout"`
+	WriteTimeout      time.Duration `koanf:"write_timeout"`
+	// IdleTimeout bounds an unused kept-alive connection.
+	IdleTimeout time.Duration `koanf:"idle_timeout"`
+	// MaxHeaderBytes bounds the request line and headers.
+	MaxHeaderBytes int `koanf:"max_header_bytes"`
+	// MaxConnections bounds open connections; further ones wait in the
+	// kernel's backlog.
+	MaxConnections int `koanf:"max_connections"`
+	// DrainTimeout bounds how long a stop waits for requests in flight.
+	DrainTimeout time.Duration `koanf:"drain_timeout"`
+	// CertFile and KeyFile switch TLS on.
+	CertFile string `koanf:"cert_file"`
+	KeyFile  string `koanf:"key_file"`
+}
+
+// DefaultHTTPConfig holds reliability.md 4c's numbers (S29–S33).
+func DefaultHTTPConfig() HTTPConfig {
+	return HTTPConfig{
+		ReadHeaderTimeout: 2 * time.Second,
+		ReadTimeout:       4 * time.Second,
+		WriteTimeout:      5 * time.Second,
+		IdleTimeout:       75 * time.Second,
+		MaxHeaderBytes:    8 << 10,
+		MaxConnections:    10000,
+		DrainTimeout:      8 * time.Second,
+	}
+}
+
+// Validate checks what a listener needs.
+func (c HTTPConfig) Validate() error {
+	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+		return fmt.Errorf("addr %q: give host:port, for example 127.0.0.1:8080", c.Addr)
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("cert_file and key_file: give both or none")
+	}
+	return nil
+}
+
+// HTTPServer is an HTTP/1.1 server as a Service. It listens from New on, so
+// that its address is known and early clients wait instead of failing.
+type HTTPServer struct {
+	name  string
+	ln    net.Listener
+	srv   *http.Server
+	drain time.Duration
+}
+
+// NewHTTPServer opens the listener. HTTP/2 stays off: its floods (S34) buy
+// nothing on these ports.
+func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger) (*HTTPServer, error) {
+	c = withDefaults(c)
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	ln, err := net.Listen("tcp", c.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: listen on %s: %w (is another process using the port?)", name, c.Addr, err)
+	}
+	ln = newLimitListener(ln, c.MaxConnections)
+	if c.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			_ = ln.Close()
+			return nil, fmt.Errorf("%s: load certificate %s: %w", name, c.CertFile, err)
+		}
+		ln = tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: c.ReadHeaderTimeout,
+		ReadTimeout:       c.ReadTimeout,
+		WriteTimeout:      c.WriteTimeout,
+		IdleTimeout:       c.IdleTimeout,
+		MaxHeaderBytes:    c.MaxHeaderBytes,
+		Protocols:         protocols,
+		ErrorLog:          log.New(zapWriter{l.Named(name)}, "", 0),
+	}}, nil
+}
+
+func withDefaults(c HTTPConfig) HTTPConfig {
+	d := DefaultHTTPConfig()
+	pick := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	pick(&c.ReadHeaderTimeout, d.ReadHeaderTimeout)
+	pick(&c.ReadTimeout, d.ReadTimeout)
+	pick(&c.WriteTimeout, d.WriteTimeout)
+	pick(&c.IdleTimeout, d.IdleTimeout)
+	pick(&c.DrainTimeout, d.DrainTimeout)
+	if c.MaxHeaderBytes == 0 {
+		c.MaxHeaderBytes = d.MaxHeaderBytes
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = d.MaxConnections
+	}
+	return c
+}
+
+// Name implements Service.
+func (s *HTTPServer) Name() string { return s.name }
+
+// Addr is the address that it listens on, with the real port.
+func (s *HTTPServer) Addr() string { return s.ln.Addr().String() }
+
+// Run serves until ctx ends, then refuses new connections and waits for the
+// requests in flight.
+func (s *HTTPServer) Run(ctx context.Context) error {
+	failed := make(chan error, 1)
+	go func() { failed <- s.srv.Serve(s.ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
+	defer cancel()
+	err := s.srv.Shutdown(stop)
+	if err != nil {
+		_ = s.srv.Close()
+	}
+	<-failed
+	return err
+}
+
+// Close ends a server that was never run.
+func (s *HTTPServer) Close() error { return s.srv.Close() }
+
+type zapWriter struct{ l *zap.Logger }
+
+func (z zapWriter) Write(p []byte) (int, error) {
+	z.l.Debug("http server", zap.ByteString("line", p))
+	return len(p), nil
+}
