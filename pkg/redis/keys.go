@@ -1,0 +1,48 @@
+package redis
+
+import "strings"
+
+// Key joins parts with colons. Colons, braces, percent signs, blanks and
+// control bytes inside a part are written as %XX, so that different parts never
+// give the same key and nothing from outside can choose the cluster slot.
+//
+// The format on the server is <prefix>:<part>:<part>…; the client adds the prefix.
+func Key(parts ...string) string {
+	var b strings.Builder
+	for i, p := range parts {
+		if i > 0 {
+			b.WriteByte(':')
+		}
+		escape(&b, p)
+	}
+	return b.String()
+}
+
+// Tag is Key with a hash tag in front: {tag}:<part>:<part>…. All keys of one
+// script must carry the same tag; one tag for everything would put all load on
+// one cluster slot, so a tag names one thing (an account, a lease, a user).
+func Tag(tag string, parts ...string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	escape(&b, tag)
+	b.WriteByte('}')
+	for _, p := range parts {
+		b.WriteByte(':')
+		escape(&b, p)
+	}
+	return b.String()
+}
+
+func escape(b *strings.Builder, s string) {
+	const hex = "0123456789ABCDEF"
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c <= ' ' || c == ':' || c == '{' || c == '}' || c == '%' || c == 0x7f:
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		default:
+			b.WriteByte(c)
+		}
+	}
+}
