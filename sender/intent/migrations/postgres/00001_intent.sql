@@ -1,0 +1,14 @@
+-- +goose Up
+CREATE TABLE intent (
+    id            TEXT    NOT NULL,
+    identity_hash TEXT    NOT NULL,
+    first_try_at  BIGINT  NOT NULL,
+    node          TEXT    NOT NULL,
+    mark          TEXT    NOT NULL,
+    day           INTEGER NOT NULL,
+    PRIMARY KEY (id, identity_hash)
+);
+CREATE INDEX intent_day ON intent (day);
+
+-- +goose Down
+DROP TABLE intent;
