@@ -1,0 +1,80 @@
+package wechatsim
+
+import (
+	"context"
+	"time"
+)
+
+// gate tells whether a try may be sent now. While an account is paused a try is
+// skipped for good or, if so configured, held until the pause ends.
+func (s *Sim) gate(ctx context.Context, cb *callback) bool {
+	for {
+		left := cb.acct.paused()
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		if !s.cfg.MarkFail.SendLater {
+			s.journal.append(Entry{Kind: KindDelivery, Account: cb.acct.cfg.AppID, OpenID: cb.stim.OpenID,
+				What: cb.stim.what(), Stimulus: cb.id, Judged: JudgedSkipped, Error: "WeChat pauses this account"})
+			return false
+		}
+		if pause(ctx, left) != nil {
+			return false
+		}
+	}
+}
+
+// failed counts failures in a row and starts the pause.
+func (s *Sim) failed(a *account, bad bool) {
+	m := s.cfg.MarkFail
+	if a.fail(bad, m) {
+		s.journal.append(Entry{Kind: KindNote, Account: a.cfg.AppID, What: "MarkFail: pushes pause for " + m.Pause.String()})
+	}
+}
+
+func (a *account) fail(bad bool, m MarkFail) (starts bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !bad {
+		a.failures = 0
+		return false
+	}
+	a.failures++
+	if m.Failures == 0 || a.failures < m.Failures || time.Now().Before(a.pausedTil) {
+		return false
+	}
+	a.failures = 0
+	a.pausedTil = time.Now().Add(m.Pause)
+	return true
+}
+
+func (a *account) paused() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Until(a.pausedTil)
+}
+
+// target is where callbacks go and how they are sealed.
+func (a *account) target() (string, sealer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.url, a.seal
+}
+
+// ensure makes openid a follower if it is unknown.
+func (a *account) ensure(openid string, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.followers[openid] == nil {
+		a.join(openid, now)
+	}
+}
+
+// restoreReply takes one message from what the user's acts allowed.
+func (a *account) restoreReply(openid string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f := a.followers[openid]; f != nil {
+		f.windows.use(at)
+	}
+}
