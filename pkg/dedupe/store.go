@@ -1,0 +1,209 @@
+package dedupe
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/redis"
+)
+
+// Verdict says what to do with a delivery. All but Duplicate are published.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Fresh     Verdict = iota // the first of its identity: publish
+	Duplicate                // another delivery of it is durable: only acknowledge
+	Overdue                  // another delivery of it was begun and did not end in time: publish as well
+	Unchecked                // Redis could not say: publish, and mark the letter as unchecked
+)
+
+// String gives the verdict's name as in metrics and headers.
+func (v Verdict) String() string {
+	switch v {
+	case Fresh:
+		return "fresh"
+	case Duplicate:
+		return "duplicate"
+	case Overdue:
+		return "overdue"
+	}
+	return "unchecked"
+}
+
+const (
+	claimedPrefix = "claimed:"
+	donePrefix    = "done:"
+)
+
+// errOpen stands for "not asked".
+var errOpen = errors.New("redis is not asked after failures in a row")
+
+// Store is the memory of identities. It is safe for concurrent use and has no
+// goroutines of its own.
+type Store struct {
+	redis *redis.Client
+	opt   Options
+	gate  *breaker
+	stats *stats
+}
+
+// New makes a store over c. Call Options.Validate before; New does not fail.
+func New(c *redis.Client, opt Options) *Store {
+	opt = opt.withDefaults()
+	s := &Store{redis: c, opt: opt, gate: &breaker{after: opt.BreakAfter, interval: opt.ProbeEvery}}
+	s.stats = newStats(opt.Registerer, s.gate)
+	return s
+}
+
+// Claim asks for an identity, a text that is equal exactly for deliveries of the
+// same message (it may be long and is only kept as a hash). It returns within
+// Options.Wait plus a few budgets; an earlier end of ctx cuts waiting short.
+// The claim is never nil. After publishing call Done; if publishing failed for
+// sure call Release. After Duplicate both do nothing.
+func (s *Store) Claim(ctx context.Context, identityKey string) (Verdict, *Claim) {
+	c := &Claim{s: s, key: redis.Key("claim", digest(identityKey)), token: rand.Text()}
+	v := c.take(ctx)
+	s.stats.verdicts.WithLabelValues(v.String()).Inc()
+	return v, c
+}
+
+// ask runs one question to Redis within the budget and tells the breaker.
+func (s *Store) ask(ctx context.Context, do func(context.Context) error) error {
+	if !s.gate.allow() {
+		return fault.Wrap(fault.Unavailable, "dedupe", errOpen)
+	}
+	limited, cancel := context.WithTimeout(ctx, s.opt.Budget)
+	defer cancel()
+	err := do(limited)
+	if err != nil && ctx.Err() != nil {
+		return err // the caller went away: that says nothing about Redis
+	}
+	if s.gate.note(err == nil) {
+		s.logTurn(err)
+	}
+	return err
+}
+
+func (s *Store) logTurn(err error) {
+	if err != nil {
+		s.opt.Log.Warn("redis does not answer claims: deliveries pass unchecked until it does", zap.Error(err))
+		return
+	}
+	s.opt.Log.Info("redis answers claims again")
+}
+
+// digest keeps personal data and lengths out of keys.
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// Claim is one delivery's hold on its identity.
+type Claim struct {
+	s     *Store
+	key   string
+	token string
+	// before is the mark that Done may replace: the own claim, or the claim of
+	// a delivery that was overdue. Empty after Duplicate.
+	before string
+	// own reports that the mark is, or after a lost reply may be, ours to remove.
+	own bool
+}
+
+func (c *Claim) mark() string { return claimedPrefix + c.token }
+
+func (c *Claim) take(ctx context.Context) Verdict {
+	c.before, c.own = c.mark(), true
+	deadline := time.Now().Add(c.s.opt.Wait)
+	pause := 10 * time.Millisecond
+	for {
+		prev, set, err := c.try(ctx)
+		switch {
+		case err != nil:
+			return Unchecked
+		case set, prev == c.mark():
+			return Fresh
+		case strings.HasPrefix(prev, donePrefix):
+			c.before, c.own = "", false
+			return Duplicate
+		case !strings.HasPrefix(prev, claimedPrefix):
+			c.own = false
+			return Unchecked // not a mark of ours: never a reason to drop a delivery
+		}
+		left := time.Until(deadline)
+		if left <= 0 || !sleep(ctx, min(pause, left)) {
+			c.before, c.own = prev, false
+			return Overdue
+		}
+		pause = min(2*pause, 100*time.Millisecond)
+	}
+}
+
+// try asks for the claim. A question that failed is asked once more while the
+// budget lasts: the token makes that safe, and it turns the usual case of a
+// connection that broke into an answer.
+func (c *Claim) try(ctx context.Context) (prev string, set bool, err error) {
+	err = c.s.ask(ctx, func(ctx context.Context) error {
+		prev, set, err = c.s.redis.SetNXGet(ctx, c.key, c.mark(), c.s.opt.ClaimTTL)
+		if err != nil && fault.KindOf(err) == fault.Unavailable && ctx.Err() == nil {
+			prev, set, err = c.s.redis.SetNXGet(ctx, c.key, c.mark(), c.s.opt.ClaimTTL)
+		}
+		return err
+	})
+	return prev, set, err
+}
+
+// Done says that the delivery is durable: from now on its repeats are
+// Duplicate. A mark that vanished meanwhile is written anew; a mark of another
+// owner is left alone. An error means only that repeats may be let through.
+func (c *Claim) Done(ctx context.Context) error {
+	if c.before == "" {
+		return nil
+	}
+	done := donePrefix + c.token
+	err := c.s.ask(ctx, func(ctx context.Context) error {
+		ok, err := c.s.redis.CompareAndSet(ctx, c.key, c.before, done, c.s.opt.DoneTTL)
+		if err == nil && !ok {
+			_, _, err = c.s.redis.SetNXGet(ctx, c.key, done, c.s.opt.DoneTTL)
+		}
+		return err
+	})
+	c.s.stats.lost("done", err)
+	return err
+}
+
+// Release gives the identity back after the delivery could not be made durable,
+// so that its repeat is worked. It removes only an own claim. An error means
+// that the repeat waits up to Options.Wait and is then let through as Overdue.
+func (c *Claim) Release(ctx context.Context) error {
+	if !c.own {
+		return nil
+	}
+	err := c.s.ask(ctx, func(ctx context.Context) error {
+		_, err := c.s.redis.CompareAndDelete(ctx, c.key, c.mark())
+		return err
+	})
+	c.s.stats.lost("release", err)
+	return err
+}
+
+// sleep waits for d and reports false if ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
