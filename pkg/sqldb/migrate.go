@@ -1,0 +1,100 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"hash/fnv"
+	"io/fs"
+	"regexp"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"tidegate/pkg/fault"
+)
+
+var roomName = regexp.MustCompile(`^[a-z][a-z_]{0,30}$`)
+
+// migrateTries is how often a SQLite migration is tried when another process
+// migrates the same file at the same moment. SQLite has no advisory lock; the
+// loser's transaction fails as a whole and finds its work done next time.
+const migrateTries = 5
+
+// Migrate brings the tables of a room up to date. fsys has the folders
+// sqlite/ and postgres/ with goose files (00001_name.sql). Each room has a
+// version table of its own, so that rooms are migrated, and released,
+// independently; on PostgreSQL an advisory lock lets one process work while
+// the others wait. A database that a newer release has migrated is left
+// alone: migrations only add, so the older release runs on it (D15).
+func (db *DB) Migrate(ctx context.Context, room string, fsys fs.FS) error {
+	op := "migrate tables of " + room
+	if !roomName.MatchString(room) {
+		return fault.New(fault.Internal, op, "room name %q: use a-z and _", room)
+	}
+	sub, err := fs.Sub(fsys, db.driver)
+	if err != nil {
+		return fault.New(fault.Internal, op, "folder %s: %w", db.driver, err)
+	}
+	if db.driver == Postgres {
+		return db.migrateOnce(ctx, op, room, sub)
+	}
+	for try := 1; ; try++ {
+		err := db.migrateOnce(ctx, op, room, sub)
+		if err == nil || try == migrateTries {
+			return err
+		}
+		if err := wait(ctx, time.Duration(try)*50*time.Millisecond); err != nil {
+			return wrap(op, err, false)
+		}
+	}
+}
+
+func (db *DB) migrateOnce(ctx context.Context, op, room string, sub fs.FS) error {
+	dialect := goose.DialectSQLite3
+	options := []goose.ProviderOption{
+		goose.WithTableName("tidegate_schema_" + room),
+		goose.WithDisableGlobalRegistry(true),
+	}
+	if db.driver == Postgres {
+		dialect = goose.DialectPostgres
+		options = append(options, goose.WithSessionLocker(advisoryLock(lockID(room))))
+	}
+	p, err := goose.NewProvider(dialect, db.writer, sub, options...)
+	if err != nil {
+		return fault.New(fault.Internal, op, "%w", err)
+	}
+	// p.Close would close our pool; a provider holds nothing else.
+	_, err = p.Up(ctx)
+	return wrap(op, err, false)
+}
+
+// advisoryLock waits in the server instead of polling from here, and ends
+// with ctx.
+type advisoryLock int64
+
+func lockID(room string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("tidegate/" + room)) // never fails
+	return int64(h.Sum64())
+}
+
+func (l advisoryLock) SessionLock(ctx context.Context, c *sql.Conn) error {
+	_, err := c.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(l))
+	return err
+}
+
+func (l advisoryLock) SessionUnlock(ctx context.Context, c *sql.Conn) error {
+	_, err := c.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", int64(l))
+	return err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
