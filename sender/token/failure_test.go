@@ -1,0 +1,138 @@
+package token_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/wechat"
+	"tidegate/sender/token"
+)
+
+func TestWithoutRedisEachNodeWorksAlone(t *testing.T) {
+	c := newClock()
+	p := &platform{clock: c}
+	r := startRedis(t, true)
+	nodes := []node{newNode(t, p, r, func(o *token.Options) { o.ForcedAlone = 1 }), newNode(t, p, r)}
+	r.mem.Fail("MISCONF the disk is full")
+	var wg sync.WaitGroup
+	for _, n := range nodes {
+		for range 100 {
+			wg.Go(func() {
+				if err := send(t.Context(), p, n); err != nil {
+					t.Errorf("send: %v", err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	normal, _ := p.calls()
+	require.Equal(t, 2, normal, "one per node")
+	require.EqualValues(t, 1, testutil.ToFloat64(counter(t, nodes[0].reg, "tidegate_token_alone_total")), "the fault must have been met")
+	c.Add(time.Minute)
+	p.breakCurrent()
+	require.NoError(t, send(t.Context(), p, nodes[0]))
+	c.Add(time.Minute)
+	p.breakCurrent()
+	require.Equal(t, fault.Limited, fault.KindOf(send(t.Context(), p, nodes[0])), "alone, forcing is cut")
+	r.mem.Fail("")
+	c.Add(10 * time.Minute)
+	require.NoError(t, send(t.Context(), p, nodes[0]))
+}
+
+func TestRefusedAccountStopsWithAnAlarmAndIsAskedSlowly(t *testing.T) {
+	c := newClock()
+	p := &platform{clock: c}
+	n := newNode(t, p, startRedis(t, false))
+	p.fail(&wechat.APIError{API: wechat.APIStableToken, Code: 40125})
+	for range 200 {
+		_, err := n.Token(t.Context(), "shop")
+		require.Equal(t, fault.Stopped, fault.KindOf(err), "%v", err)
+		require.Positive(t, fault.RetryAfter(err))
+	}
+	normal, _ := p.calls()
+	require.Equal(t, 1, normal)
+	require.Equal(t, 1, n.log.FilterMessageSnippet("check the app secret").FilterField(zap.Int("errcode", 40125)).Len())
+	require.Contains(t, n.Stopped()["shop"], "40125")
+	require.Equal(t, 1.0, gauge(t, n.reg, "tidegate_token_stopped"))
+
+	for range 60 { // an hour, asked each minute
+		c.Add(time.Minute)
+		_, _ = n.Token(t.Context(), "shop")
+	}
+	normal, _ = p.calls()
+	require.LessOrEqual(t, normal, 12)
+	require.Equal(t, 1, n.log.FilterMessageSnippet("account stopped").Len(), "one line per problem")
+
+	p.fail(nil)
+	c.Add(10 * time.Minute)
+	require.NoError(t, send(t.Context(), p, n))
+	require.Empty(t, n.Stopped())
+	require.Equal(t, 0.0, gauge(t, n.reg, "tidegate_token_stopped"))
+}
+
+func TestNewCredentialsAreTriedAtOnce(t *testing.T) {
+	c := newClock()
+	p := &platform{clock: c}
+	n := newNode(t, p, nil)
+	p.fail(&wechat.APIError{API: wechat.APIStableToken, Code: 40001})
+	require.Equal(t, fault.Stopped, fault.KindOf(send(t.Context(), p, n)), "40001 of the token call means: wrong secret")
+	p.fail(nil)
+	mended := shop
+	mended.Secret = "ffffffffffffffffffffffffffffffff"
+	n.SetAccounts([]token.Account{mended})
+	require.NoError(t, send(t.Context(), p, n))
+	n.SetAccounts(nil)
+	require.Equal(t, fault.NotFound, fault.KindOf(send(t.Context(), p, n)))
+}
+
+func TestBusyPlatformIsAskedWithGrowingPauses(t *testing.T) {
+	c := newClock()
+	p := &platform{clock: c}
+	n := newNode(t, p, nil)
+	p.fail(&wechat.APIError{API: wechat.APIStableToken, Code: -1})
+	start := c.Now()
+	for c.Now().Sub(start) < 5*time.Minute {
+		err := send(t.Context(), p, n)
+		require.Equal(t, fault.Unavailable, fault.KindOf(err))
+		c.Add(time.Second)
+	}
+	normal, _ := p.calls()
+	require.InDelta(t, 14, normal, 2, "1, 2, 4, 8, 16, 30, 30 … s")
+}
+
+func TestOneCallersEndIsNotEverybodysFailure(t *testing.T) {
+	c := newClock()
+	p := &platform{clock: c, entered: make(chan struct{}), hold: make(chan struct{})}
+	n := newNode(t, p, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	leader := make(chan error, 1)
+	go func() { _, err := n.Token(ctx, "shop"); leader <- err }()
+	<-p.entered
+	follower := make(chan error, 1)
+	go func() { _, err := n.Token(t.Context(), "shop"); follower <- err }()
+	cancel()
+	p.mu.Lock()
+	hold := p.hold
+	p.entered, p.err = nil, context.Canceled
+	p.mu.Unlock()
+	close(hold)
+	require.Equal(t, fault.Unavailable, fault.KindOf(<-leader))
+	p.fail(nil)
+	require.NoError(t, send(t.Context(), p, n))
+	<-follower
+}
+
+func TestTokensDoNotPrint(t *testing.T) {
+	tok := token.Token{Value: "very-secret-value", ExpiresAt: time.Unix(0, 0)}
+	for _, f := range []string{"%v", "%+v", "%#v", "%s"} {
+		require.NotContains(t, fmt.Sprintf(f, tok), "very-secret-value")
+	}
+}

@@ -1,0 +1,145 @@
+package token
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/redis"
+)
+
+// Lives of the keys in Redis.
+const (
+	// claimLife outlives the two calls of one refresh (5 s each).
+	claimLife  = 15 * time.Second
+	ledgerLife = 48 * time.Hour
+	fenceLife  = 7 * 24 * time.Hour
+)
+
+// offerTries bounds the compare-and-set loop; each failed turn means that
+// another node has just written.
+const offerTries = 5
+
+// Shared is what the nodes have in common, in Redis:
+//
+//	{<account>}:token            JSON of the token, lives as long as the token
+//	{<account>}:token:refresher  the refresher's claim
+//	{<account>}:token:fence      counter of refreshes
+//	{<account>}:token:ledger     JSON of the ledger
+type Shared struct{ c *redis.Client }
+
+// NewShared uses an open client.
+func NewShared(c *redis.Client) *Shared { return &Shared{c: c} }
+
+// stored is the token at rest.
+type stored struct {
+	Value     string `json:"value"`
+	ExpiresAt int64  `json:"expires_at"`
+	Fence     int64  `json:"fence"`
+}
+
+// Load reads the cached token; ok is false if there is none.
+func (s *Shared) Load(ctx context.Context, account string) (t Token, ok bool, err error) {
+	raw, found, err := s.c.Get(ctx, redis.Tag(account, "token"))
+	if err != nil || !found {
+		return Token{}, false, err
+	}
+	t, ok = decode(raw)
+	return t, ok, nil
+}
+
+// decode treats what it cannot read as absent: it will be overwritten.
+func decode(raw string) (Token, bool) {
+	var v stored
+	if json.Unmarshal([]byte(raw), &v) != nil || v.Value == "" {
+		return Token{}, false
+	}
+	return Token{Value: v.Value, ExpiresAt: time.UnixMilli(v.ExpiresAt), Fence: v.Fence}, true
+}
+
+// Offer stores t unless a later refresh has stored another one, and gives the
+// token that is then in force.
+func (s *Shared) Offer(ctx context.Context, account string, t Token, life time.Duration) (Token, error) {
+	b, err := json.Marshal(stored{Value: t.Value, ExpiresAt: t.ExpiresAt.UnixMilli(), Fence: t.Fence})
+	if err != nil {
+		return t, fault.Wrap(fault.Internal, "encode token of "+account, err)
+	}
+	key, value := redis.Tag(account, "token"), string(b)
+	for range offerTries {
+		prev, set, err := s.c.SetNXGet(ctx, key, value, life)
+		if err != nil {
+			return t, err
+		}
+		if set || prev == value {
+			return t, nil
+		}
+		if old, ok := decode(prev); ok && old.Fence > t.Fence {
+			return old, nil
+		}
+		done, err := s.c.CompareAndSet(ctx, key, prev, value, life)
+		if err != nil || done {
+			return t, err
+		}
+	}
+	return t, fault.New(fault.Unavailable, "store token of "+account, "%d other writers came between", offerTries)
+}
+
+// Claim is the right to refresh.
+type Claim struct {
+	s      *Shared
+	key    string
+	secret string
+	Fence  int64
+}
+
+// Claim tries to become the refresher; nil means that another node is.
+func (s *Shared) Claim(ctx context.Context, account string) (*Claim, error) {
+	var b [12]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, fault.Wrap(fault.Internal, "claim refresh of "+account, err)
+	}
+	c := &Claim{s: s, key: redis.Tag(account, "token", "refresher"), secret: hex.EncodeToString(b[:])}
+	_, set, err := s.c.SetNXGet(ctx, c.key, c.secret, claimLife)
+	if err != nil || !set {
+		return nil, err
+	}
+	fence := redis.Tag(account, "token", "fence")
+	if c.Fence, err = s.c.Incr(ctx, fence); err == nil {
+		_, err = s.c.Expire(ctx, fence, fenceLife)
+	}
+	if err != nil {
+		c.Release(ctx)
+		return nil, err
+	}
+	return c, nil
+}
+
+// Release gives the claim back; if that fails it ends by itself.
+func (c *Claim) Release(ctx context.Context) {
+	_, _ = c.s.c.CompareAndDelete(context.WithoutCancel(ctx), c.key, c.secret)
+}
+
+// Ledger reads the account's ledger; an absent one is empty.
+func (s *Shared) Ledger(ctx context.Context, account string) (Ledger, error) {
+	raw, found, err := s.c.Get(ctx, redis.Tag(account, "token", "ledger"))
+	if err != nil || !found {
+		return Ledger{}, err
+	}
+	var l Ledger
+	if json.Unmarshal([]byte(raw), &l) != nil {
+		return Ledger{}, nil
+	}
+	return l, nil
+}
+
+// SaveLedger writes the ledger; only the refresher does.
+func (s *Shared) SaveLedger(ctx context.Context, account string, l Ledger) error {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return fault.Wrap(fault.Internal, "encode ledger of "+account, err)
+	}
+	return s.c.Set(ctx, redis.Tag(account, "token", "ledger"), string(b), ledgerLife)
+}
