@@ -1,0 +1,85 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// Header is one named value beside a record's body. It is an alias of an
+// unnamed struct on purpose: the letters' package declares the same one, so
+// that their headers fit here without a conversion and without an import.
+type Header = struct {
+	Key   string
+	Value []byte
+}
+
+// Record is one message of a topic. When publishing, Partition and Offset are
+// ignored and set from the produce result: the key decides the partition. A
+// nil Key means "any partition, no order". A zero Timestamp means now.
+//
+// The byte slices of a record that is being published belong to the producer
+// until its result is known, also after Publish returned fault.Ambiguous: do
+// not put them back into a pool.
+type Record struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+	Timestamp time.Time
+}
+
+// Header gives the value of the last header of that name, or nil.
+func (r Record) Header(key string) []byte {
+	for i := len(r.Headers) - 1; i >= 0; i-- {
+		if r.Headers[i].Key == key {
+			return r.Headers[i].Value
+		}
+	}
+	return nil
+}
+
+// size is what a record costs in memory, for the bounds on buffers. 64 bytes
+// stand for the structures around it.
+func (r Record) size() int64 {
+	n := 64 + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value) + 16
+	}
+	return int64(n)
+}
+
+func (r Record) message(meta any) *sarama.ProducerMessage {
+	m := &sarama.ProducerMessage{Topic: r.Topic, Timestamp: r.Timestamp, Metadata: meta}
+	if r.Key != nil {
+		m.Key = sarama.ByteEncoder(r.Key)
+	}
+	if r.Value != nil {
+		m.Value = sarama.ByteEncoder(r.Value)
+	}
+	if len(r.Headers) > 0 {
+		m.Headers = make([]sarama.RecordHeader, len(r.Headers))
+		for i, h := range r.Headers {
+			m.Headers[i] = sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value}
+		}
+	}
+	return m
+}
+
+func recordOf(m *sarama.ConsumerMessage) Record {
+	r := Record{
+		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset,
+		Key: m.Key, Value: m.Value, Timestamp: m.Timestamp,
+	}
+	if len(m.Headers) > 0 {
+		r.Headers = make([]Header, 0, len(m.Headers))
+		for _, h := range m.Headers {
+			if h != nil {
+				r.Headers = append(r.Headers, Header{Key: string(h.Key), Value: h.Value})
+			}
+		}
+	}
+	return r
+}

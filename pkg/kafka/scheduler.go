@@ -1,0 +1,174 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/fault"
+)
+
+// scheduler shares the workers over all partitions of a member. Workers take
+// turns over the partitions that have something to do, and within a partition
+// over its keys. A key that waits for a retry occupies no worker.
+type scheduler struct {
+	opt GroupOptions
+	log *zap.Logger
+	met *groupMetrics
+
+	mu      sync.Mutex
+	work    *sync.Cond
+	ring    fifo[*claim] // claims with ready lanes
+	claims  map[*claim]struct{}
+	stopped bool
+}
+
+func newScheduler(opt GroupOptions, log *zap.Logger, met *groupMetrics) *scheduler {
+	s := &scheduler{opt: opt, log: log, met: met, claims: make(map[*claim]struct{})}
+	s.work = sync.NewCond(&s.mu)
+	return s
+}
+
+// start runs the workers; the returned function ends them after their present
+// call and waits for that.
+func (s *scheduler) start() (stop func()) {
+	var wg sync.WaitGroup
+	s.mu.Lock()
+	s.stopped = false
+	s.mu.Unlock()
+	for range s.opt.Workers {
+		wg.Go(func() {
+			for {
+				l := s.take()
+				if l == nil {
+					return
+				}
+				s.finish(l, s.call(l))
+			}
+		})
+	}
+	return func() {
+		s.mu.Lock()
+		s.stopped = true
+		s.work.Broadcast()
+		s.mu.Unlock()
+		wg.Wait()
+	}
+}
+
+func (s *scheduler) take() *lane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.ring.len() == 0 {
+		if s.stopped {
+			return nil
+		}
+		s.work.Wait()
+	}
+	c := s.ring.pop()
+	l := c.ready.pop()
+	if c.inRing = c.ready.len() > 0; c.inRing {
+		s.ring.push(c)
+	}
+	s.begin(l)
+	c.inFlight++
+	return l
+}
+
+// call runs the handler on a lane's current records, which nobody else touches
+// while the lane is queued.
+func (s *scheduler) call(l *lane) (err error) {
+	c := l.claim
+	defer func() {
+		if p := recover(); p != nil {
+			s.met.panics.WithLabelValues(s.met.group, c.topic).Inc()
+			err = fault.New(fault.Internal, "handle record", "panic: %s", kindOfPanic(p))
+			if l.fails == 0 {
+				s.log.Error("handler panicked, holding the key", zap.String("topic", c.topic), zap.Int32("partition", c.partition),
+					zap.Int64("offset", l.current[0].rec.Offset), zap.String("panic", kindOfPanic(p)), zap.ByteString("stack", debug.Stack()))
+			}
+		}
+	}()
+	ctx := context.WithValue(c.ctx, attemptKey{}, attempt{n: l.fails + 1, since: l.first})
+	if s.opt.Batch == nil {
+		return s.opt.Handler(ctx, l.current[0].rec)
+	}
+	batch := make([]Record, len(l.current))
+	for i, it := range l.current {
+		batch[i] = it.rec
+	}
+	return s.opt.Batch(ctx, batch)
+}
+
+// kindOfPanic prints runtime errors, whose text is ours, and only the type of
+// anything else: a panic value may carry a message body.
+func kindOfPanic(p any) string {
+	if e, ok := p.(interface{ RuntimeError() }); ok {
+		return fmt.Sprint(e)
+	}
+	return fmt.Sprintf("%T", p)
+}
+
+// finish books the result of a handler call.
+func (s *scheduler) finish(l *lane, err error) {
+	c := l.claim
+	n := float64(len(l.current))
+	s.mu.Lock()
+	c.inFlight--
+	l.queued = false
+	var logIt *zap.Logger
+	switch {
+	case c.gone: // abandoned: somebody else works these records now
+	case err == nil:
+		s.succeed(l)
+	default:
+		logIt = s.shouldReport(l)
+		s.hold(l, s.retryIn(l, err))
+	}
+	change := s.wantsPause(c) != c.paused
+	if c.draining && c.inFlight == 0 {
+		closeOnce(c.idle)
+	}
+	s.mu.Unlock()
+
+	if err == nil {
+		s.met.processed.WithLabelValues(s.met.group, c.topic).Add(n)
+	} else {
+		s.met.retries.WithLabelValues(s.met.group, c.topic).Inc()
+	}
+	if logIt != nil {
+		logIt.Warn("record failed, its key is held and tried again", zap.Error(err))
+	}
+	if change {
+		s.regulate(c)
+	}
+}
+
+// retryIn is the pause before the next try: ours, or what the error asks for.
+func (s *scheduler) retryIn(l *lane, err error) time.Duration {
+	return max(pause(s.opt.RetryMin, s.opt.RetryMax, l.fails), min(fault.RetryAfter(err), time.Minute))
+}
+
+// shouldReport gives the logger for a failure worth a line: the first of a key,
+// then one a minute while it lasts. The key itself is personal data.
+func (s *scheduler) shouldReport(l *lane) *zap.Logger {
+	if time.Since(l.logged) < time.Minute {
+		return nil
+	}
+	l.logged = time.Now()
+	c := l.claim
+	return s.log.With(zap.String("topic", c.topic), zap.Int32("partition", c.partition),
+		zap.Int64("offset", l.current[0].rec.Offset), zap.Int("tries", l.fails+1))
+}
+
+func closeOnce(ch chan struct{}) {
+	select {
+	case <-ch:
+	default:
+		close(ch)
+	}
+}

@@ -1,0 +1,229 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// TopicSpec is a topic as it should be.
+type TopicSpec struct {
+	Name        string
+	Partitions  int32 // 0: the cluster's default
+	Replication int16 // 0: the cluster's default
+	// Retention is how long records are kept; 0 the cluster's default, negative
+	// for ever. It must be far above the longest outage (trap T31).
+	Retention time.Duration
+	// MinInsync is min.insync.replicas; 0 the cluster's default.
+	MinInsync int
+	// Config holds further topic settings by Kafka's names.
+	Config map[string]string
+}
+
+func (t TopicSpec) entries() map[string]string {
+	out := make(map[string]string, len(t.Config)+2)
+	for k, v := range t.Config {
+		out[k] = v
+	}
+	if t.Retention > 0 {
+		out["retention.ms"] = strconv.FormatInt(t.Retention.Milliseconds(), 10)
+	} else if t.Retention < 0 {
+		out["retention.ms"] = "-1"
+	}
+	if t.MinInsync > 0 {
+		out["min.insync.replicas"] = strconv.Itoa(t.MinInsync)
+	}
+	return out
+}
+
+// Difference is a setting of an existing topic that is not as wished. Nothing
+// was changed: a new partition count would move keys to other partitions, and
+// the rest is the operator's decision.
+type Difference struct {
+	Topic, Setting, Have, Want string
+}
+
+// String says it in words.
+func (d Difference) String() string {
+	return fmt.Sprintf("topic %s: %s is %s, wanted %s", d.Topic, d.Setting, d.Have, d.Want)
+}
+
+// Ensured tells what EnsureTopics did and what it found.
+type Ensured struct {
+	Created     []string
+	Differences []Difference
+}
+
+// TopicInfo is a topic as it is. Values that the cluster did not tell are zero.
+type TopicInfo struct {
+	Name           string
+	Exists         bool
+	Partitions     int32
+	Replication    int16 // the smallest of its partitions
+	MinInsync      int
+	Retention      time.Duration // negative: for ever
+	RetentionBytes int64         // negative: unlimited
+	Config         map[string]string
+}
+
+// EnsureTopics creates the topics that do not exist, and reports how the
+// existing ones differ. It never changes a topic. Running it at the same time in
+// several processes is harmless.
+func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) (Ensured, error) {
+	var out Ensured
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.Name
+	}
+	have, err := a.DescribeTopics(ctx, names)
+	if err != nil {
+		return out, err
+	}
+	for i, s := range specs {
+		if have[i].Exists {
+			out.Differences = append(out.Differences, differences(have[i], s)...)
+			continue
+		}
+		made, err := a.create(ctx, s)
+		if err != nil {
+			return out, err
+		}
+		if made {
+			out.Created = append(out.Created, s.Name)
+		}
+	}
+	return out, nil
+}
+
+func (a *Admin) create(ctx context.Context, s TopicSpec) (made bool, err error) {
+	d := &sarama.TopicDetail{NumPartitions: s.Partitions, ReplicationFactor: s.Replication, ConfigEntries: map[string]*string{}}
+	if d.NumPartitions == 0 {
+		d.NumPartitions = -1
+	}
+	if d.ReplicationFactor == 0 {
+		d.ReplicationFactor = -1
+	}
+	for k, v := range s.entries() {
+		d.ConfigEntries[k] = &v
+	}
+	err = a.ask(ctx, "create topic "+s.Name, func(c *adminConn) error {
+		err := c.admin.CreateTopic(s.Name, d, false)
+		if errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was faster
+			return nil
+		}
+		made = err == nil
+		return err
+	})
+	return made && err == nil, err
+}
+
+func differences(have TopicInfo, want TopicSpec) []Difference {
+	var out []Difference
+	add := func(setting string, h, w any) {
+		out = append(out, Difference{want.Name, setting, fmt.Sprint(h), fmt.Sprint(w)})
+	}
+	if want.Partitions > 0 && have.Partitions != want.Partitions {
+		add("partitions", have.Partitions, want.Partitions)
+	}
+	if want.Replication > 0 && have.Replication != want.Replication {
+		add("replication", have.Replication, want.Replication)
+	}
+	entries := want.entries()
+	for _, k := range slices.Sorted(maps.Keys(entries)) {
+		if h, known := have.Config[k]; known && h != entries[k] {
+			add(k, h, entries[k])
+		}
+	}
+	return out
+}
+
+// DescribeTopics gives the named topics in the same order; Exists tells those
+// that are missing.
+func (a *Admin) DescribeTopics(ctx context.Context, names []string) ([]TopicInfo, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	var out []TopicInfo
+	err := a.ask(ctx, "describe topics", func(c *adminConn) error {
+		metas, err := c.admin.DescribeTopics(names)
+		if err != nil {
+			return err
+		}
+		infos := make([]TopicInfo, len(names))
+		for i, n := range names {
+			infos[i].Name = n
+		}
+		var found []*sarama.ConfigResource
+		for _, m := range metas {
+			i := slices.Index(names, m.Name)
+			switch {
+			case i < 0 || errors.Is(m.Err, sarama.ErrUnknownTopicOrPartition):
+				continue
+			case !errors.Is(m.Err, sarama.ErrNoError):
+				return fmt.Errorf("topic %s: %w", m.Name, m.Err)
+			}
+			infos[i].shape(m)
+			found = append(found, &sarama.ConfigResource{Type: sarama.TopicResource, Name: m.Name})
+		}
+		if err := settings(c.admin, found, names, infos); err != nil {
+			return err
+		}
+		out = infos
+		return nil
+	})
+	return out, err
+}
+
+func (t *TopicInfo) shape(m *sarama.TopicMetadata) {
+	t.Exists, t.Partitions = true, int32(len(m.Partitions))
+	for i, p := range m.Partitions {
+		if n := int16(len(p.Replicas)); i == 0 || n < t.Replication {
+			t.Replication = n
+		}
+	}
+}
+
+func settings(admin sarama.ClusterAdmin, found []*sarama.ConfigResource, names []string, infos []TopicInfo) error {
+	if len(found) == 0 {
+		return nil
+	}
+	results, err := admin.DescribeConfigs(found, sarama.DescribeConfigsOptions{})
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		i := slices.Index(names, r.Name)
+		if i < 0 {
+			continue
+		}
+		if !errors.Is(r.ErrorCode, sarama.ErrNoError) {
+			return fmt.Errorf("settings of topic %s: %w", r.Name, r.ErrorCode)
+		}
+		infos[i].Config = make(map[string]string, len(r.Configs))
+		for _, e := range r.Configs {
+			infos[i].Config[e.Name] = e.Value
+		}
+		infos[i].read()
+	}
+	return nil
+}
+
+// read takes the settings that decide about loss out of Config.
+func (t *TopicInfo) read() {
+	if n, err := strconv.Atoi(t.Config["min.insync.replicas"]); err == nil {
+		t.MinInsync = n
+	}
+	if ms, err := strconv.ParseInt(t.Config["retention.ms"], 10, 64); err == nil {
+		const most = int64(1<<63-1) / int64(time.Millisecond)
+		t.Retention = time.Duration(min(ms, most)) * time.Millisecond
+	}
+	if n, err := strconv.ParseInt(t.Config["retention.bytes"], 10, 64); err == nil {
+		t.RetentionBytes = n
+	}
+}
