@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"fmt"
+	"time"
+
+	"tidegate/pkg/run"
+	"tidegate/pkg/wechat"
+	"tidegate/pkg/wire"
+)
+
+// Config is the proxy's section of the configuration.
+type Config struct {
+	HTTP run.HTTPConfig `koanf:"http"`
+	// Budget bounds one callback from the first byte of its body to the
+	// answer; WeChat hangs up after 5 s.
+	Budget time.Duration `koanf:"budget"`
+	// RepeatWindow is how soon the same action of the same user counts as a
+	// repeat (M9); 0 switches it off.
+	RepeatWindow time.Duration `koanf:"repeat_window"`
+	// RepeatEvents lists the events that M9 applies to. Text is never one.
+	RepeatEvents []string `koanf:"repeat_events"`
+}
+
+// DefaultConfig listens on loopback only.
+func DefaultConfig() Config {
+	h := run.DefaultHTTPConfig()
+	h.Addr = "127.0.0.1:8080"
+	return Config{
+		HTTP:         h,
+		Budget:       3 * time.Second,
+		RepeatWindow: 10 * time.Second,
+		RepeatEvents: []string{
+			wechat.EventClick, wechat.EventView, wechat.EventScan, wechat.EventScanCodePush, wechat.EventScanCodeWaitMsg,
+			wechat.EventLocationSelect, "view_miniprogram", "pic_sysphoto", "pic_photo_or_album", "pic_weixin",
+		},
+	}
+}
+
+// Validate checks the section.
+func (c Config) Validate() error {
+	if err := c.HTTP.Validate(); err != nil {
+		return fmt.Errorf("proxy.http: %w", err)
+	}
+	if c.Budget <= 0 || c.Budget > 4500*time.Millisecond {
+		return fmt.Errorf("proxy.budget %s: use more than 0 and at most 4.5s, since WeChat hangs up after 5s", c.Budget)
+	}
+	if c.RepeatWindow < 0 || c.RepeatWindow > time.Hour {
+		return fmt.Errorf("proxy.repeat_window %s: use 0 (off) to 1h", c.RepeatWindow)
+	}
+	return nil
+}
+
+// Account is what the door needs to know of one account.
+type Account struct {
+	// Name is the last part of the URL and part of topic names.
+	Name string
+	// GhID is the account's original id (gh_…), which every callback names as
+	// its receiver; empty skips the check.
+	GhID string
+	// Credentials verify and open callbacks.
+	Credentials wechat.Credentials
+}
+
+// entry is an account ready for use.
+type entry struct {
+	Account
+	verifier *wechat.Verifier
+	topics   struct{ callbacks string }
+}
+
+func newEntry(a Account, t wire.Topics) (*entry, error) {
+	if !wire.ValidAccount(a.Name) {
+		return nil, fmt.Errorf("account name %q: use 1 to 40 of a-z, 0-9 and -, beginning with a letter or digit", a.Name)
+	}
+	v, err := wechat.NewVerifier(a.Credentials)
+	if err != nil {
+		return nil, fmt.Errorf("account %s: %w", a.Name, err)
+	}
+	e := &entry{Account: a, verifier: v}
+	e.topics.callbacks = t.Callbacks(a.Name)
+	return e, nil
+}

@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/wechat"
+)
+
+// success is the exact body that WeChat takes for "understood"; quotes or a
+// newline around it would count as a bad answer (wechat.md 2).
+var success = []byte("success")
+
+// serve is one request. What is refused before authenticity is shown is
+// refused without a word about why, so that nobody can probe us.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	began := p.d.Now()
+	acc := (*p.accounts.Load())[r.PathValue("account")]
+	if acc == nil {
+		p.m.refused.WithLabelValues("", "unknown_account").Inc()
+		http.NotFound(w, r)
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		p.check(w, r, acc)
+	case http.MethodPost:
+		p.callback(w, r, acc, began)
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	}
+}
+
+// check answers WeChat's question whether this address is ours.
+func (p *Proxy) check(w http.ResponseWriter, r *http.Request, acc *entry) {
+	q, err := wechat.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		p.refuse(w, acc, err)
+		return
+	}
+	echo, err := acc.verifier.CheckURL(q)
+	if err != nil {
+		p.refuse(w, acc, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = io.WriteString(w, echo)
+}
+
+// callback verifies, opens and takes one POST.
+func (p *Proxy) callback(w http.ResponseWriter, r *http.Request, acc *entry, began time.Time) {
+	q, err := wechat.ParseQuery(r.URL.RawQuery)
+	if err == nil {
+		err = acc.verifier.CheckQuery(q)
+	}
+	if err != nil {
+		p.refuse(w, acc, err) // S1: before the body is read
+		return
+	}
+	body, ok := p.read(w, r, acc)
+	if !ok {
+		return
+	}
+	opened, err := acc.verifier.Open(q, body)
+	if err != nil {
+		p.refuse(w, acc, err)
+		return
+	}
+	msg, err := wechat.ParseMessage(opened.Plain, q.OpenID)
+	if err != nil {
+		p.refuse(w, acc, err)
+		return
+	}
+	if acc.GhID != "" && msg.ToUserName != acc.GhID && !msg.Quarantined {
+		p.refuse(w, acc, &wechat.Refusal{Reason: "receiver"}) // S10
+		return
+	}
+	p.take(w, r, arrival{acc: acc, query: q, opened: opened, msg: msg, began: began})
+}
+
+// read takes the body within the limits. Compressed bodies are refused:
+// WeChat sends none and a small one can unfold into gigabytes (S27).
+func (p *Proxy) read(w http.ResponseWriter, r *http.Request, acc *entry) ([]byte, bool) {
+	if r.Header.Get("Content-Encoding") != "" {
+		p.m.refused.WithLabelValues(acc.Name, "encoding").Inc()
+		http.Error(w, "compressed bodies are not taken", http.StatusUnsupportedMediaType)
+		return nil, false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wechat.MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		p.m.refused.WithLabelValues(acc.Name, "too_large").Inc()
+		http.Error(w, "body too large", http.StatusRequestEntityTooLarge)
+		return nil, false
+	case err != nil:
+		p.m.refused.WithLabelValues(acc.Name, "read").Inc()
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return nil, false
+	}
+	return body, true
+}
+
+// refuse gives the one answer to everything that is not authentic.
+func (p *Proxy) refuse(w http.ResponseWriter, acc *entry, err error) {
+	reason := "other"
+	var r *wechat.Refusal
+	if errors.As(err, &r) {
+		reason = string(r.Reason)
+	}
+	p.m.refused.WithLabelValues(acc.Name, reason).Inc()
+	status := http.StatusForbidden
+	if r != nil && r.Reason == wechat.ReasonTooLarge {
+		status = http.StatusRequestEntityTooLarge
+	}
+	http.Error(w, "refused", status)
+}
+
+// recoverer turns a panic into a 503: the callback was not made durable, so
+// WeChat must send it again.
+func recoverer(h http.Handler, log *zap.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel is compared as net/http does
+					panic(v)
+				}
+				log.Error("callback handler panicked; WeChat will send the callback again",
+					zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+				http.Error(w, "unavailable", http.StatusServiceUnavailable)
+			}
+		}()
+		if strings.ContainsAny(r.URL.Path, "\x00\\") {
+			http.NotFound(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}

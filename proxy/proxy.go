@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/dedupe"
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/run"
+	"tidegate/pkg/telemetry"
+	"tidegate/pkg/wire"
+)
+
+// Publisher puts a record into the queue and returns once every in-sync
+// replica has it.
+type Publisher interface {
+	Publish(ctx context.Context, r kafka.Record) (kafka.Record, error)
+}
+
+// Claims is the short memory of what is being taken (pkg/dedupe).
+type Claims interface {
+	Claim(ctx context.Context, key string) (dedupe.Verdict, *dedupe.Claim)
+	Repeat(ctx context.Context, account, openid, action, identity string, window time.Duration) (repeat bool, release func(context.Context), err error)
+}
+
+// Instant is an answer that fits into the acknowledgement: a static text, or
+// the hand-over to the human desk (Desk names one agent, "" lets WeChat
+// choose). It is an alias of an unnamed struct, so that whoever decides about
+// answers can return it without importing the door.
+type Instant = struct {
+	Rule     string
+	Text     string
+	HandOver bool
+	Desk     string
+}
+
+// AtOnce is the passive table (D2): what the ack itself may answer. It decides
+// without I/O and gives the same answer for every delivery of one callback.
+type AtOnce func(c *wire.Callback) (Instant, bool)
+
+// Deps is what the door works with.
+type Deps struct {
+	Topics    wire.Topics
+	Publisher Publisher
+	Claims    Claims
+	AtOnce    AtOnce // nil answers nothing at once
+	Log       *zap.Logger
+	Hasher    telemetry.Hasher
+	Registry  prometheus.Registerer
+	Now       func() time.Time // nil is the real clock
+}
+
+// Proxy is the room.
+type Proxy struct {
+	cfg      Config
+	d        Deps
+	accounts atomic.Pointer[map[string]*entry]
+	atOnce   atomic.Pointer[AtOnce]
+	repeats  map[string]bool
+	m        *metrics
+	server   *run.HTTPServer
+
+	// after counts done marks still on their way to Redis.
+	after sync.WaitGroup
+	slots chan struct{}
+}
+
+// maxAfter bounds done marks on their way at once; beyond it the handler
+// writes its mark itself.
+const maxAfter = 256
+
+// New makes the room and opens its listener.
+func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	p := &Proxy{cfg: cfg, d: d, repeats: map[string]bool{}, slots: make(chan struct{}, maxAfter)}
+	for _, e := range cfg.RepeatEvents {
+		p.repeats[e] = true
+	}
+	p.SetAtOnce(d.AtOnce)
+	if err := p.SetAccounts(accounts); err != nil {
+		return nil, err
+	}
+	p.m = newMetrics(telemetry.Registerer(d.Registry))
+	s, err := run.NewHTTPServer("proxy", cfg.HTTP, p.Handler(), d.Log)
+	if err != nil {
+		return nil, err
+	}
+	p.server = s
+	return p, nil
+}
+
+// SetAccounts replaces the accounts; requests in flight finish with the ones
+// they began with. On an error the old ones stay.
+func (p *Proxy) SetAccounts(accounts []Account) error {
+	m := make(map[string]*entry, len(accounts))
+	for _, a := range accounts {
+		e, err := newEntry(a, p.d.Topics)
+		if err != nil {
+			return err
+		}
+		if _, twice := m[a.Name]; twice {
+			return fmt.Errorf("account %s is configured twice", a.Name)
+		}
+		m[a.Name] = e
+	}
+	p.accounts.Store(&m)
+	return nil
+}
+
+// SetAtOnce replaces the passive table; nil empties it.
+func (p *Proxy) SetAtOnce(t AtOnce) {
+	if t == nil {
+		t = func(*wire.Callback) (Instant, bool) { return Instant{}, false }
+	}
+	p.atOnce.Store(&t)
+}
+
+// Name implements run.Service.
+func (p *Proxy) Name() string { return "proxy" }
+
+// Addr is where the door listens.
+func (p *Proxy) Addr() string { return p.server.Addr() }
+
+// Run serves until ctx ends, finishes what is in flight and waits for the
+// last done marks.
+func (p *Proxy) Run(ctx context.Context) error {
+	err := p.server.Run(ctx)
+	p.after.Wait()
+	return err
+}
+
+// Handler is the door without its listener.
+func (p *Proxy) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/wx/{account}", p.serve)
+	return recoverer(mux, p.d.Log)
+}

@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/dedupe"
+	"tidegate/pkg/fault"
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/wechat"
+	"tidegate/pkg/wire"
+)
+
+// arrival is one authentic callback on its way through the door.
+type arrival struct {
+	acc    *entry
+	query  wechat.Query
+	opened wechat.Opened
+	msg    *wechat.Message
+	began  time.Time
+}
+
+// take makes an arrival durable and answers. It is the whole of D6's order:
+// claim, publish, answer from the produce result, done mark.
+func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
+	// A client that hangs up must not undo work that the queue has begun to
+	// take: the budget bounds it instead.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.cfg.Budget)
+	defer cancel()
+	if a.msg.IsReceipt() && !a.msg.Quarantined {
+		p.receipts(ctx, w, a)
+		return
+	}
+	c := p.letter(a)
+	verdict, claim := p.d.Claims.Claim(ctx, claimKey(c))
+	switch verdict {
+	case dedupe.Duplicate:
+		p.m.taken.WithLabelValues(a.acc.Name, "duplicate").Inc()
+		p.answer(w, a, c)
+		return
+	case dedupe.Unchecked:
+		c.Unchecked = true
+		p.m.taken.WithLabelValues(a.acc.Name, "unchecked").Inc()
+	case dedupe.Overdue:
+		p.m.taken.WithLabelValues(a.acc.Name, "overdue").Inc()
+	}
+	repeat, forget := p.isRepeat(ctx, c)
+	var err error
+	if repeat {
+		err = p.publishRepeat(ctx, c)
+	} else {
+		err = p.publish(ctx, a.acc.topics.callbacks, c)
+	}
+	if err != nil {
+		p.giveBack(ctx, claim, forget)
+		p.unavailable(w, a, err)
+		return
+	}
+	kind := "accepted"
+	if repeat {
+		kind = "repeat"
+	}
+	p.m.taken.WithLabelValues(a.acc.Name, kind).Inc()
+	p.answer(w, a, c)
+	p.done(ctx, claim)
+}
+
+// receipts hands on what WeChat says about messages that we sent. They need
+// no claim: the receipts room joins by rank, so a repeat changes nothing.
+func (p *Proxy) receipts(ctx context.Context, w http.ResponseWriter, a arrival) {
+	for _, l := range p.receiptLetters(a) {
+		if err := p.publish(ctx, p.d.Topics.Receipts(), l); err != nil {
+			p.unavailable(w, a, err)
+			return
+		}
+	}
+	p.m.taken.WithLabelValues(a.acc.Name, "receipt").Inc()
+	p.success(w, a)
+}
+
+// isRepeat asks whether this user did the same within the window (M9). Redis
+// being away means no: a repeat costs less than a refusal.
+func (p *Proxy) isRepeat(ctx context.Context, c *wire.Callback) (bool, func(context.Context)) {
+	nothing := func(context.Context) {}
+	if p.cfg.RepeatWindow == 0 || c.Unchecked || c.Quarantined != "" || !p.repeats[c.Event] {
+		return false, nothing
+	}
+	repeat, forget, err := p.d.Claims.Repeat(ctx, c.Account, c.OpenID, action(c), c.IdentityHash, p.cfg.RepeatWindow)
+	if err != nil {
+		p.m.taken.WithLabelValues(c.Account, "repeat_unchecked").Inc()
+		return false, nothing
+	}
+	if forget == nil {
+		forget = nothing
+	}
+	return repeat, forget
+}
+
+func (p *Proxy) publishRepeat(ctx context.Context, c *wire.Callback) error {
+	return p.publish(ctx, p.d.Topics.Repeats(), &wire.Repeat{
+		ID: c.ID, Account: c.Account, OpenID: c.OpenID, Action: action(c),
+		Reason: "same action within " + p.cfg.RepeatWindow.String(), At: c.ReceivedAt, TraceParent: c.TraceParent,
+	})
+}
+
+func (p *Proxy) publish(ctx context.Context, topic string, l wire.Letter) error {
+	key, value, headers, err := wire.Encode(l)
+	if err != nil {
+		return fault.Wrap(fault.Final, "publish callback", err)
+	}
+	began := p.d.Now()
+	_, err = p.d.Publisher.Publish(ctx, kafka.Record{Topic: topic, Key: key, Value: value, Headers: headers})
+	p.m.publish.Observe(p.d.Now().Sub(began).Seconds())
+	return err
+}
+
+// giveBack undoes the claim and the repeat mark, so that WeChat's own next
+// try is neither a duplicate nor a user's repeat (D6, T1).
+func (p *Proxy) giveBack(ctx context.Context, claim *dedupe.Claim, forget func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 200*time.Millisecond)
+	defer cancel()
+	forget(ctx)
+	if claim != nil {
+		if err := claim.Release(ctx); err != nil {
+			p.d.Log.Debug("claim not released; the next delivery waits for it", zap.Error(err))
+		}
+	}
+}
+
+// done turns the claim into a done mark after the answer. Losing it only
+// makes a later repeat wait for the claim to lapse and be published again.
+func (p *Proxy) done(ctx context.Context, claim *dedupe.Claim) {
+	if claim == nil {
+		return
+	}
+	mark := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if err := claim.Done(ctx); err != nil {
+			p.d.Log.Debug("done mark not written; a later delivery is published again", zap.Error(err))
+		}
+	}
+	select {
+	case p.slots <- struct{}{}:
+		p.after.Go(func() {
+			defer func() { <-p.slots }()
+			mark()
+		})
+	default:
+		mark()
+	}
+}
+
+// unavailable is the honest answer when nothing durable took the record: not
+// a 200, which would be an ack, so WeChat sends it again.
+func (p *Proxy) unavailable(w http.ResponseWriter, a arrival, err error) {
+	p.m.taken.WithLabelValues(a.acc.Name, "unavailable").Inc()
+	p.d.Log.Warn("queue cannot take callbacks; answered 503 so that WeChat sends again",
+		zap.String("account", a.acc.Name), zap.String("kind", fault.KindOf(err).String()), zap.Error(err))
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "unavailable", http.StatusServiceUnavailable)
+}
