@@ -26,7 +26,7 @@ type account struct {
 	sent      map[string]sentOnce // client_msg_id memory
 	sentOrder []string
 	failures  int       // failed deliveries in a row
-	pausedTil time.Time // monotonic: MarkFail
+	pausedTil time.Time // MarkFail, business time
 	seed      int64
 }
 

@@ -19,6 +19,8 @@ type callback struct {
 	stim Stimulus
 	id   uint64
 	doc  []byte
+	// parallel and loseAck are set by a load; faults can ask for them as well.
+	parallel, loseAck bool
 }
 
 // Delivery is the end of a callback's deliveries.
@@ -77,15 +79,17 @@ func (s *Sim) arise(a *account, stim Stimulus) (*callback, error) {
 func (s *Sim) deliver(ctx context.Context, cb *callback) Delivery {
 	d := Delivery{Stimulus: cb.id, Token: cb.stim.Token}
 	hit := s.faults.pick(callbackFaults, "", cb.acct.cfg.AppID, cb.stim.OpenID)
+	twin, parallel := first(hit, FaultParallel)
 	_, lose := first(hit, FaultLoseAck)
+	parallel, lose = parallel || cb.parallel, lose || cb.loseAck
 	for try := 1; try <= s.cfg.Deliveries; try++ {
 		if !s.gate(ctx, cb) {
 			break
 		}
 		begun := time.Now()
 		copies := 1
-		if f, ok := first(hit, FaultParallel); ok && try == 1 {
-			copies = max(f.Copies, 2)
+		if parallel && try == 1 {
+			copies = max(twin.Copies, 2)
 		}
 		r := s.tries(ctx, cb, try, copies)
 		d.Tries += copies

@@ -76,7 +76,8 @@ type Entry struct {
 	Errcode     int    `json:"errcode,omitempty"`
 	// Applied tells that WeChat did what was asked, whatever the caller learns.
 	Applied bool `json:"applied,omitempty"`
-	// Visible tells that the user sees something new by it.
+	// Visible tells that WeChat sent the user something new by it, rather than
+	// absorbing a repeat.
 	Visible bool   `json:"visible,omitempty"`
 	Fault   string `json:"fault,omitempty"`
 	Text    string `json:"text,omitempty"`

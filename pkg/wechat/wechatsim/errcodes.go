@@ -68,6 +68,7 @@ var errTexts = map[int]string{
 	errURLSize:           "invalid url size",
 	errInvalidURL:        "invalid url",
 	errInvalidSecret:     "invalid appsecret",
+	errNotWhitelisted:    "", // the detail says it all
 	errMiniPath:          "invalid weapp pagepath",
 	errMiniAppID:         "invalid weapp appid",
 	errNoCallbackURL:     "not set callback url",

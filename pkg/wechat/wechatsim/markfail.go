@@ -9,7 +9,7 @@ import (
 // skipped for good or, if so configured, held until the pause ends.
 func (s *Sim) gate(ctx context.Context, cb *callback) bool {
 	for {
-		left := cb.acct.paused()
+		left := cb.acct.paused(s.clock.Now())
 		if left <= 0 {
 			return ctx.Err() == nil
 		}
@@ -18,7 +18,8 @@ func (s *Sim) gate(ctx context.Context, cb *callback) bool {
 				What: cb.stim.what(), Stimulus: cb.id, Judged: JudgedSkipped, Error: "WeChat pauses this account"})
 			return false
 		}
-		if pause(ctx, left) != nil {
+		// In short steps, because the clock may be moved meanwhile.
+		if pause(ctx, min(left, 250*time.Millisecond)) != nil {
 			return false
 		}
 	}
@@ -27,12 +28,12 @@ func (s *Sim) gate(ctx context.Context, cb *callback) bool {
 // failed counts failures in a row and starts the pause.
 func (s *Sim) failed(a *account, bad bool) {
 	m := s.cfg.MarkFail
-	if a.fail(bad, m) {
+	if a.fail(bad, m, s.clock.Now()) {
 		s.journal.append(Entry{Kind: KindNote, Account: a.cfg.AppID, What: "MarkFail: pushes pause for " + m.Pause.String()})
 	}
 }
 
-func (a *account) fail(bad bool, m MarkFail) (starts bool) {
+func (a *account) fail(bad bool, m MarkFail, now time.Time) (starts bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !bad {
@@ -40,18 +41,18 @@ func (a *account) fail(bad bool, m MarkFail) (starts bool) {
 		return false
 	}
 	a.failures++
-	if m.Failures == 0 || a.failures < m.Failures || time.Now().Before(a.pausedTil) {
+	if m.Failures == 0 || a.failures < m.Failures || now.Before(a.pausedTil) {
 		return false
 	}
 	a.failures = 0
-	a.pausedTil = time.Now().Add(m.Pause)
+	a.pausedTil = now.Add(m.Pause)
 	return true
 }
 
-func (a *account) paused() time.Duration {
+func (a *account) paused(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Until(a.pausedTil)
+	return a.pausedTil.Sub(now)
 }
 
 // target is where callbacks go and how they are sealed.

@@ -11,9 +11,9 @@ type quotas struct {
 }
 
 type usage struct {
-	day, used          int
-	minute             int64
-	inMinute           int
+	day, used int
+	minute    int64
+	inMinute  int
 }
 
 func (q *quotas) of(path string, now time.Time) *usage {

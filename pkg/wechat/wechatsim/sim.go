@@ -28,6 +28,7 @@ type Sim struct {
 	faults   faults
 	marks    marker
 	accounts []*account
+	api      map[string]endpoint
 	slots    chan struct{} // one per delivery under way
 
 	callbacks atomic.Uint64 // numbers of callbacks, also in marks
@@ -73,6 +74,7 @@ func New(cfg Config, log *zap.Logger, opts ...Option) (*Sim, error) {
 			Transport:     callbackTransport(cfg.Timeout),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+		api:    endpoints(),
 		slots:  make(chan struct{}, cfg.MaxInFlight),
 		marks:  newMarker(rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
 		faults: faults{dice: rand.New(rand.NewPCG(uint64(cfg.Seed), 1))},
