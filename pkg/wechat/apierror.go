@@ -16,8 +16,9 @@ type APIError struct {
 	HTTPStatus int    // 0 if no answer came
 	// Ambiguous: the request was written and no answer that we can read came
 	// back, or the platform broke while working on a send. It may have had its
-	// effect. Repeating is safe only with the same idempotency key, and not at
-	// all for customer-service messages, which have none.
+	// effect. Repeating a send is safe only with the same idempotency key, and
+	// not at all for customer-service messages, which have none; repeating any
+	// other call is.
 	Ambiguous bool
 	// NotSent: the request never left, for example because the name did not
 	// resolve or no connection came about. Repeating is safe, also elsewhere.
@@ -53,12 +54,12 @@ func (e *APIError) Action() Action {
 // Kind is the fault.Kind of the failure.
 func (e *APIError) Kind() fault.Kind {
 	switch {
-	case e.NotSent:
-		return fault.Unavailable
-	case e.Ambiguous:
+	case e.Code != 0:
+		return kindOf(e.Action(), e.API)
+	case e.Ambiguous && e.API.Sends():
 		return fault.Ambiguous
 	}
-	return kindOf(e.Action(), e.API)
+	return fault.Unavailable
 }
 
 // As lets fault.KindOf and fault.RetryAfter see the failure.
