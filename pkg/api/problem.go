@@ -1,0 +1,130 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tidegate/pkg/fault"
+)
+
+// Problem is the body of every refusal (RFC 9457). Errcode is stable and made
+// for programs; Detail says what is wrong and Do what to do, for people.
+type Problem struct {
+	Type    string `json:"type"`
+	Title   string `json:"title"`
+	Status  int    `json:"status"`
+	Errcode string `json:"errcode"`
+	Detail  string `json:"detail"`
+	Field   string `json:"field,omitempty"`
+	Do      string `json:"do"`
+}
+
+// Refusals that HTTP has a status of its own for; they are in the chain of a
+// fault of kind Invalid.
+var (
+	ErrTooLarge  = errors.New("the body is too large")
+	ErrMediaType = errors.New("the body is not plain JSON")
+	ErrMethod    = errors.New("the method is not allowed here")
+)
+
+// kinds tells status, advice and whether the cause's text may be shown. What
+// comes from below (databases, queues) is ours to read, not the caller's.
+var kinds = map[fault.Kind]struct {
+	status int
+	show   bool
+	do     string
+}{
+	fault.Internal:    {http.StatusInternalServerError, false, "This is an error on our side and has been logged. Try again later; if it stays, tell the operator."},
+	fault.Invalid:     {http.StatusBadRequest, true, "Change the request as the detail says. Sending it again unchanged will fail again."},
+	fault.NotFound:    {http.StatusNotFound, true, "Check the address and the id. A message may take a few seconds to appear."},
+	fault.Conflict:    {http.StatusConflict, true, "Look at what is stored already; use another idempotency key for another request."},
+	fault.Denied:      {http.StatusForbidden, true, "Use a key that has the right, or ask the operator for it."},
+	fault.Limited:     {http.StatusTooManyRequests, true, "Wait as long as Retry-After says, then send the same request again."},
+	fault.Unavailable: {http.StatusServiceUnavailable, false, "Nothing was done. Send the same request again after Retry-After."},
+	fault.Ambiguous:   {http.StatusServiceUnavailable, false, "It may have been done. Send the same request again with the same idempotency key."},
+	fault.Final:       {http.StatusUnprocessableEntity, true, "This was refused for good; do not send it again."},
+	fault.Stopped:     {http.StatusConflict, true, "The account is stopped by its configuration; tell the operator."},
+}
+
+// ProblemOf makes the answer to an error.
+func ProblemOf(err error) Problem {
+	kind := fault.KindOf(err)
+	k := kinds[kind]
+	p := Problem{Type: "about:blank", Status: k.status, Errcode: kind.String(), Do: k.do, Field: fault.FieldOf(err)}
+	switch {
+	case errors.Is(err, ErrNoKey):
+		p.Status, p.Errcode, p.Do = http.StatusUnauthorized, "unauthenticated", "Send a valid key in the Authorization header."
+	case errors.Is(err, ErrTooLarge):
+		p.Status, p.Errcode = http.StatusRequestEntityTooLarge, "too_large"
+	case errors.Is(err, ErrMediaType):
+		p.Status, p.Errcode = http.StatusUnsupportedMediaType, "unsupported_media_type"
+	case errors.Is(err, ErrMethod):
+		p.Status, p.Errcode = http.StatusMethodNotAllowed, "method_not_allowed"
+	}
+	p.Title = http.StatusText(p.Status)
+	p.Detail = p.Title
+	if k.show {
+		p.Detail = cause(err)
+	}
+	return p
+}
+
+// cause is the text inside the outermost fault: the operation's name in front
+// of it is for logs.
+func cause(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Err != nil {
+		return f.Err.Error()
+	}
+	return err.Error()
+}
+
+// WriteProblem answers with the problem that an error is, with Retry-After
+// where waiting helps. The caller logs the error where it deserves it.
+func WriteProblem(w http.ResponseWriter, err error) {
+	p := ProblemOf(err)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
+	}
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		wait := max(fault.RetryAfter(err), time.Second)
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	write(w, p.Status, p)
+}
+
+// WriteJSON answers with a value. Answers are never kept by caches on the way.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	write(w, status, v)
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // the client went away: nobody is left to tell
+}
+
+// NotFound answers what no route takes; register it at "/".
+func NotFound(w http.ResponseWriter, r *http.Request) {
+	WriteProblem(w, fault.New(fault.NotFound, "route request", "there is nothing at %s %q", r.Method, r.URL.Path))
+}
+
+// OnlyMethods answers a wrong method on a known path; register it at the path
+// without a method.
+func OnlyMethods(methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, m := range methods {
+			w.Header().Add("Allow", m)
+		}
+		WriteProblem(w, fault.New(fault.Invalid, "route request", "%w: %s; use %v", ErrMethod, r.Method, methods))
+	})
+}
