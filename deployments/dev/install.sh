@@ -1,4 +1,4 @@
-# Debian packages that the engines need. Sourced by `engines`.
+# Debian packages that the engines and CI need. Sourced by `engines` and by .ci/run.
 # shellcheck shell=bash disable=SC2154 # engines_dir, cache_dir and dev are set by lib.sh
 
 # packages yes|no NAME...: installs what is missing when allowed and root, otherwise says what to install.
@@ -8,6 +8,8 @@ packages() {
   for name in "$@"; do
     while read -r package; do missing+=("$package"); done < <("${name}_packages")
   done
+  # kcat is no engine: it is the client, not written by us, with which tests read what we wrote to Kafka.
+  if [[ $install == yes ]] && ! have kcat; then missing+=(kcat); fi
   ((${#missing[@]})) || return 0
   if [[ $install == no ]]; then
     die "missing: ${missing[*]}. Install with: apt-get install --no-install-recommends ${missing[*]} (root may run: engines up --install)"

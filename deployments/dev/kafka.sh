@@ -99,3 +99,6 @@ kafka_answers() {
 kafka_version() { sed -n 's/.*Kafka version: \([^ ]*\).*/\1/p' "$engines_dir/kafka/log" | tail -n 1; }
 
 kafka_env() { echo "127.0.0.1:$(port_of kafka)"; }
+
+# Partitions made for topics; the broker tells clients no count of requests.
+kafka_work() { grep -c 'Created log for partition' "$engines_dir/kafka/log" || true; }

@@ -7,6 +7,7 @@
 #   NAME_answers          true once a client is served
 #   NAME_version          prints the version that the running process itself reports
 #   NAME_env              prints the value of TIDEGATE_TEST_NAME
+#   NAME_work             prints a number that grows with what clients ask of the running process
 # shellcheck shell=bash disable=SC2034 # what is set here is used by the files that are sourced next
 
 dev=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +18,7 @@ cache_dir=${TIDEGATE_CACHE_DIR:-$HOME/.cache/tidegate}
 say() { printf '%s\n' "$*" >&2; }
 
 die() {
-  say "engines: $*"
+  say "${0##*/}: $*"
   exit 1
 }
 

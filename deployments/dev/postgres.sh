@@ -52,3 +52,5 @@ postgres_answers() { [[ $(PGCONNECT_TIMEOUT=2 postgres_sql 'select 1') == 1 ]]; 
 postgres_version() { postgres_sql 'select version()' | cut -d' ' -f2; }
 
 postgres_env() { echo "postgres://postgres@127.0.0.1:$(port_of postgres)/postgres?sslmode=disable"; }
+
+postgres_work() { postgres_sql 'select sum(xact_commit + xact_rollback) from pg_stat_database'; }

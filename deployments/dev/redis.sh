@@ -20,3 +20,5 @@ redis_answers() { [[ $(timeout 2 redis-cli -h 127.0.0.1 -p "$(port_of redis)" pi
 redis_version() { redis_cli info server | tr -d '\r' | sed -n 's/^redis_version://p'; }
 
 redis_env() { echo "127.0.0.1:$(port_of redis)"; }
+
+redis_work() { redis_cli info stats | tr -d '\r' | sed -n 's/^total_commands_processed://p'; }

@@ -1,0 +1,42 @@
+# `make` lists the targets. Everything here is one command that can also be typed by hand.
+.DEFAULT_GOAL := help
+FUZZTIME ?= 10s
+BENCH ?= .
+
+.PHONY: help build test race lint fuzz bench dev prove ci engines-up engines-down
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/tidegate, without cgo
+	CGO_ENABLED=0 go build -trimpath -o bin/tidegate .
+
+test: ## all tests on the embedded engines
+	go test ./...
+
+race: ## all tests under the race detector
+	go test -race ./...
+
+lint: ## golangci-lint with .golangci.yml (builds the linter the first time)
+	deployments/dev/lint
+
+fuzz: ## every fuzz target for FUZZTIME (10s) each
+	FUZZTIME=$(FUZZTIME) deployments/dev/fuzz
+
+bench: ## all benchmarks, or those that match BENCH
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+dev: ## every role in one process with embedded engines and the WeChat simulator
+	go run . dev
+
+prove: ## the long proofs of deployments/dev/prove.list (up to 60 minutes)
+	deployments/dev/prove
+
+ci: ## what CI runs: lint, race, embedded and real engines, end to end
+	.ci/run
+
+engines-up: ## Apache Kafka, Redis and PostgreSQL on 127.0.0.1; then: eval "$$(deployments/dev/engines env)"
+	deployments/dev/engines up
+
+engines-down: ## stop them; the data stays
+	deployments/dev/engines down
