@@ -1,0 +1,34 @@
+package intake
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config bounds the push API.
+type Config struct {
+	// MaxBody is the largest request in bytes.
+	MaxBody int64 `koanf:"max_body"`
+	// MaxInFlight bounds requests worked at once; more get 503.
+	MaxInFlight int `koanf:"max_in_flight"`
+	// PublishTimeout bounds waiting for the queue.
+	PublishTimeout time.Duration `koanf:"publish_timeout"`
+}
+
+// DefaultConfig fits the write timeout of run.DefaultHTTPConfig.
+func DefaultConfig() Config {
+	return Config{MaxBody: 64 << 10, MaxInFlight: 1024, PublishTimeout: 3 * time.Second}
+}
+
+// Validate names the first setting that cannot work.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxBody < 1024 || c.MaxBody > 256<<10:
+		return fmt.Errorf("intake.max_body %d: use 1024 to %d bytes", c.MaxBody, 256<<10)
+	case c.MaxInFlight < 1:
+		return fmt.Errorf("intake.max_in_flight %d: use 1 or more", c.MaxInFlight)
+	case c.PublishTimeout < 10*time.Millisecond || c.PublishTimeout > time.Minute:
+		return fmt.Errorf("intake.publish_timeout %s: use 10ms to 1m", c.PublishTimeout)
+	}
+	return nil
+}

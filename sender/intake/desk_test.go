@@ -1,0 +1,205 @@
+package intake_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/idgen"
+	"tidegate/pkg/sqldb"
+	"tidegate/pkg/wire"
+	"tidegate/sender/intake"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// queue is the durable queue: what Post has taken, and faults on demand.
+type queue struct {
+	mu     sync.Mutex
+	posted []posted
+	fail   error // answered instead of taking
+	lost   error // answered after taking: the confirmation was lost
+}
+
+type posted struct {
+	topic string
+	push  wire.Push
+}
+
+func (q *queue) Post(_ context.Context, topic string, l wire.Letter) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.fail != nil {
+		return q.fail
+	}
+	if _, _, _, err := wire.Encode(l); err != nil {
+		return err
+	}
+	q.posted = append(q.posted, posted{topic, *l.(*wire.Push)})
+	return q.lost
+}
+
+func (q *queue) set(fail, lost error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.fail, q.lost = fail, lost
+}
+
+func (q *queue) all() []posted {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return append([]posted(nil), q.posted...)
+}
+
+// doorkeeper knows two keys.
+type doorkeeper struct{}
+
+func (doorkeeper) Who(r *http.Request) (intake.App, error) {
+	switch r.Header.Get("Authorization") {
+	case "Bearer crm":
+		return intake.App{Name: "crm"}, nil
+	case "Bearer bank":
+		return intake.App{Name: "bank", Accounts: []string{"bank"}}, nil
+	case "Bearer unsure":
+		return intake.App{}, fault.New(fault.Unavailable, "check key", "the database is away")
+	}
+	return intake.App{}, fault.New(fault.Denied, "check key", "send Authorization: Bearer and a valid key")
+}
+
+// desk is a running intake.
+type desk struct {
+	*intake.Intake
+	queue *queue
+	url   string
+	t     *testing.T
+	now   time.Time
+}
+
+var noon = time.Date(2026, 11, 30, 4, 0, 0, 0, time.UTC)
+
+const openid = "oZx81wQk2Lr7nVb0TtYpSdUeGhA4"
+
+func sqlite(t *testing.T) *sqldb.DB {
+	t.Helper()
+	return openDB(t, sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "intake.db")})
+}
+
+func openDB(t *testing.T, c sqldb.Config) *sqldb.DB {
+	t.Helper()
+	db, err := sqldb.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// engines runs a test on SQLite, and on PostgreSQL where the environment
+// names one.
+func engines(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, sqlite(t)) })
+	dsn := os.Getenv("TIDEGATE_TEST_POSTGRES")
+	if dsn == "" {
+		return
+	}
+	t.Run("postgres", func(t *testing.T) {
+		schema := fmt.Sprintf("intake_%d", time.Now().UnixNano())
+		admin := openDB(t, sqldb.Config{Driver: sqldb.Postgres, DSN: dsn})
+		_, err := admin.Exec(t.Context(), "CREATE SCHEMA "+schema)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			_, err := admin.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
+			require.NoError(t, err)
+		})
+		u, err := url.Parse(dsn)
+		require.NoError(t, err)
+		v := u.Query()
+		v.Set("search_path", schema)
+		u.RawQuery = v.Encode()
+		test(t, openDB(t, sqldb.Config{Driver: sqldb.Postgres, DSN: u.String()}))
+	})
+}
+
+func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
+	t.Helper()
+	cfg := intake.DefaultConfig()
+	for _, c := range change {
+		c(&cfg)
+	}
+	d := &desk{queue: &queue{}, t: t, now: noon}
+	clock := func() time.Time { return d.now }
+	in, err := intake.New(t.Context(), cfg, intake.Deps{
+		DB: db, Door: doorkeeper{}, Outbox: d.queue, IDs: idgen.NewGenerator(idgen.Fixed(7), nil),
+		Topics: wire.Topics{Prefix: "tg"}, Log: zap.NewNop(), Now: clock,
+	})
+	require.NoError(t, err)
+	in.SetAccounts(map[string]string{"shop": "wx9f3c7b21d08e4a56", "bank": "wx0000000000000001"})
+	d.Intake = in
+	s := httptest.NewServer(in.Handler())
+	t.Cleanup(s.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	d.url = s.URL
+	return d
+}
+
+// answer is what a business system sees.
+type answer struct {
+	Status int
+	Header http.Header
+	ID     string `json:"id"`
+	State  string `json:"state"`
+	Detail string `json:"detail"`
+	Field  string `json:"field"`
+}
+
+func (d *desk) post(body string, headers ...string) answer {
+	d.t.Helper()
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.url, bytes.NewReader([]byte(body)))
+	require.NoError(d.t, err)
+	r.Header.Set("Authorization", "Bearer crm")
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(d.t, err)
+	defer func() { require.NoError(d.t, res.Body.Close()) }()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(d.t, err)
+	a := answer{Status: res.StatusCode, Header: res.Header}
+	require.NoError(d.t, json.Unmarshal(b, &a), "%s", b)
+	return a
+}
+
+// body is a good request with some fields replaced; a nil value removes one.
+func body(t *testing.T, changes map[string]any) string {
+	t.Helper()
+	m := map[string]any{
+		"account": "shop", "kind": "template", "lane": "realtime", "openid": openid,
+		"template_id": "ngqIpbwh8bUfcSsECmogfXcV14J0tQlEpBO27izEYtY",
+		"data":        map[string]any{"thing1": "电费账单", "amount2": "¥12.50"},
+	}
+	for k, v := range changes {
+		if v == nil {
+			delete(m, k)
+		} else {
+			m[k] = v
+		}
+	}
+	b, err := json.Marshal(m)
+	require.NoError(t, err)
+	return string(b)
+}

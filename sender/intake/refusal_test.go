@@ -1,0 +1,123 @@
+package intake_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tidegate/sender/intake"
+)
+
+// Every refusal names its field and says what to do, and nothing is queued.
+func TestEveryRefusalNamesItsField(t *testing.T) {
+	long := strings.Repeat("字", 1001)
+	many := map[string]any{}
+	for i := range 33 {
+		many["k"+strings.Repeat("x", i%30)+string(rune('a'+i%26))+string(rune('a'+i/26))] = "v"
+	}
+	fat := map[string]any{}
+	for _, k := range []string{"a", "b", "c", "d"} {
+		fat[k] = strings.Repeat("字", 900)
+	}
+	sub := func(m map[string]any) map[string]any { m["kind"] = "subscription"; return m }
+	cases := []struct {
+		name   string
+		change map[string]any
+		field  string
+		says   string
+	}{
+		{"no account", map[string]any{"account": nil}, "account", "name the account"},
+		{"unknown account", map[string]any{"account": "nowhere"}, "account", "no account"},
+		{"odd kind", map[string]any{"kind": "mass"}, "kind", "template"},
+		{"odd lane", map[string]any{"lane": "replies"}, "lane", "bulk"},
+		{"no openid", map[string]any{"openid": nil}, "openid", "1 to 64"},
+		{"odd openid", map[string]any{"openid": "o\r\nSet-Cookie: x"}, "openid", "1 to 64"},
+		{"no template", map[string]any{"template_id": ""}, "template_id", "1 to 64"},
+		{"odd template", map[string]any{"template_id": "a b"}, "template_id", "1 to 64"},
+		{"no data", map[string]any{"data": nil}, "data", "values"},
+		{"many keys", map[string]any{"data": many}, "data", "at most 32"},
+		{"odd key", map[string]any{"data": map[string]any{"1thing": "x"}}, "data", "no key"},
+		{"long value", map[string]any{"data": map[string]any{"first": long}}, "data.first", "at most 1000"},
+		{"control character", map[string]any{"data": map[string]any{"first": "a\x07b"}}, "data.first", "control"},
+		{"much data", map[string]any{"data": fat}, "data", "bytes"},
+		{"wrapped value", map[string]any{"data": map[string]any{"first": map[string]any{"value": "x"}}}, "data.first", "must be a string"},
+		{"number as value", map[string]any{"data": map[string]any{"first": 12}}, "data.first", "must be a string"},
+		{"ftp", map[string]any{"url": "ftp://example.com/x"}, "url", "https://"},
+		{"script", map[string]any{"url": "javascript:alert(1)"}, "url", "https://"},
+		{"relative url", map[string]any{"url": "/bill"}, "url", "https://"},
+		{"url with space", map[string]any{"url": "https://example.com/a b"}, "url", "https://"},
+		{"url with password", map[string]any{"url": "https://u:p@example.com/"}, "url", "password"},
+		{"long url", map[string]any{"url": "https://example.com/" + strings.Repeat("a", 1024)}, "url", "1024"},
+		{"page of template", map[string]any{"page": "pages/x"}, "page", "use url"},
+		{"url of subscription", sub(map[string]any{"url": "https://example.com"}), "url", "use page"},
+		{"odd mini program", map[string]any{"mini_app_id": "gh_1"}, "mini_app_id", "wx"},
+		{"path alone", map[string]any{"mini_path": "pages/x"}, "mini_path", "needs mini_app_id"},
+		{"odd path", map[string]any{"mini_app_id": "wx0123456789abcdef", "mini_path": "a b"}, "mini_path", "without spaces"},
+		{"thing too long", sub(map[string]any{"data": map[string]any{"thing1": strings.Repeat("字", 21)}}), "data.thing1", "at most 20"},
+		{"phrase too long", sub(map[string]any{"data": map[string]any{"phrase3": "六个汉字太长"}}), "data.phrase3", "at most 5"},
+		{"long reference", map[string]any{"reference": strings.Repeat("r", 129)}, "reference", "128"},
+		{"reference with line break", map[string]any{"reference": "a\nb"}, "reference", "control"},
+		{"past", map[string]any{"expires_at": noon.Add(-time.Second).Format(time.RFC3339)}, "expires_at", "passed"},
+		{"far future", map[string]any{"expires_at": noon.Add(8 * 24 * time.Hour).Format(time.RFC3339)}, "expires_at", "7 days"},
+		{"no time", map[string]any{"expires_at": "tomorrow"}, "expires_at", "RFC 3339"},
+		{"number for time", map[string]any{"expires_at": 1790000000}, "expires_at", "must be a string"},
+		{"long key", map[string]any{"idempotency_key": strings.Repeat("k", 129)}, "idempotency_key", "128"},
+		{"key with space", map[string]any{"idempotency_key": "a b"}, "idempotency_key", "printable"},
+		{"unknown field", map[string]any{"opnid": "x"}, "opnid", "no such field"},
+		{"field in capitals", map[string]any{"OpenID": "x"}, "OpenID", "lower case"},
+	}
+	d := open(t, sqlite(t))
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			a := d.post(body(t, c.change))
+			require.Equal(t, http.StatusBadRequest, a.Status)
+			require.Equal(t, "application/problem+json", a.Header.Get("Content-Type"))
+			require.Equal(t, c.field, a.Field, a.Detail)
+			require.Contains(t, a.Detail, c.says)
+			require.Empty(t, a.ID)
+		})
+	}
+	require.Empty(t, d.queue.all())
+}
+
+func TestBrokenBodies(t *testing.T) {
+	d := open(t, sqlite(t))
+	good := body(t, nil)
+	for name, b := range map[string]string{
+		"empty": "", "no JSON": "hello", "cut": good[:len(good)-4], "array": "[" + good + "]", "two": good + good, "tail": good + "x",
+		"doubled": `{"openid":"a",` + good[1:], "doubled inside": strings.Replace(good, `"data":{`, `"data":{"thing1":"x",`, 1),
+		"bad UTF-8": strings.Replace(good, "电", "\xff", 1), "deep": strings.Repeat("[", 20000), "null": "null", "number": "17",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := d.post(b)
+			require.Equal(t, http.StatusBadRequest, a.Status, "%+v", a)
+			require.NotEmpty(t, a.Detail)
+		})
+	}
+	require.Empty(t, d.queue.all())
+}
+
+func TestRefusalsBeforeTheBody(t *testing.T) {
+	d := open(t, sqlite(t), func(c *intake.Config) { c.MaxBody = 2048 })
+	a := d.post(body(t, nil), "Authorization", "Bearer wrong")
+	require.Equal(t, http.StatusUnauthorized, a.Status)
+	require.NotEmpty(t, a.Header.Get("WWW-Authenticate"))
+	a = d.post(body(t, nil), "Authorization", "Bearer unsure")
+	require.Equal(t, http.StatusServiceUnavailable, a.Status)
+	a = d.post(body(t, nil), "Authorization", "Bearer bank")
+	require.Equal(t, http.StatusForbidden, a.Status)
+	require.Equal(t, "account", a.Field)
+	a = d.post(body(t, nil), "Content-Type", "text/plain")
+	require.Equal(t, http.StatusUnsupportedMediaType, a.Status)
+	require.Contains(t, a.Detail, "application/json")
+	a = d.post(body(t, map[string]any{"reference": strings.Repeat("r", 4096)}))
+	require.Equal(t, http.StatusRequestEntityTooLarge, a.Status)
+	require.Contains(t, a.Detail, "2048")
+	a = d.post(body(t, map[string]any{"idempotency_key": "a"}), "Idempotency-Key", "b")
+	require.Equal(t, http.StatusBadRequest, a.Status)
+	require.Equal(t, "idempotency_key", a.Field)
+	require.Empty(t, d.queue.all())
+}

@@ -1,0 +1,115 @@
+package intake
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/wire"
+)
+
+// Request is the body of POST /v1/pushes.
+type Request struct {
+	Account    string `json:"account"`
+	Kind       string `json:"kind"` // template (default) or subscription
+	Lane       string `json:"lane"` // realtime (default) or bulk
+	OpenID     string `json:"openid"`
+	TemplateID string `json:"template_id"`
+	Data       Values `json:"data"`
+	URL        string `json:"url"`         // template only
+	Page       string `json:"page"`        // subscription only
+	MiniAppID  string `json:"mini_app_id"` // with mini_path: opens a mini program
+	MiniPath   string `json:"mini_path"`
+	Reference  string `json:"reference"` // the caller's own name for the message
+	// IdempotencyKey may be given here or as the header Idempotency-Key.
+	IdempotencyKey string `json:"idempotency_key"`
+	ExpiresAt      string `json:"expires_at"` // RFC 3339; not sent after that
+}
+
+// Values are a template's values by key.
+type Values map[string]string
+
+// UnmarshalJSON names the value that is no string; encoding/json would name
+// only the whole object.
+func (v *Values) UnmarshalJSON(b []byte) error {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return invalid("data", "it must be an object of strings")
+	}
+	*v = make(Values, len(raw))
+	for k, r := range raw {
+		var s *string
+		if err := json.Unmarshal(r, &s); err != nil || s == nil {
+			return invalid("data."+cut(k), "it must be a string: write \"12\" for 12, and the bare value instead of {\"value\": …}")
+		}
+		(*v)[k] = *s
+	}
+	return nil
+}
+
+// cut keeps a name from outside short.
+func cut(s string) string {
+	if len(s) > 40 {
+		return strings.ToValidUTF8(s[:40], "")
+	}
+	return s
+}
+
+// defaults fills what may be left out.
+func (r *Request) defaults() {
+	if r.Kind == "" {
+		r.Kind = wire.PushTemplate
+	}
+	if r.Lane == "" {
+		r.Lane = wire.LaneRealtime
+	}
+}
+
+// bodyHash digests what the request means, so that the order of its fields
+// and its spaces do not count. The key itself is left out.
+func (r Request) bodyHash() (string, error) {
+	r.IdempotencyKey = ""
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "", fault.Wrap(fault.Internal, "digest push", err)
+	}
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:]), nil
+}
+
+// key reconciles the header with the field.
+func (r *Request) key(header string) error {
+	switch {
+	case header == "":
+	case r.IdempotencyKey == "" || r.IdempotencyKey == header:
+		r.IdempotencyKey = header
+	default:
+		return invalid("idempotency_key", "it differs from the header Idempotency-Key: give one of them")
+	}
+	if r.IdempotencyKey != "" && !printable(r.IdempotencyKey, maxKey) {
+		return invalid("idempotency_key", "use 1 to %d printable ASCII characters", maxKey)
+	}
+	return nil
+}
+
+// letter makes the push. at is when it was accepted.
+func (r *Request) letter(app, id, identityHash, trace string, at, expires time.Time) *wire.Push {
+	p := &wire.Push{
+		ID: id, IdentityHash: identityHash,
+		Account: r.Account, App: app, Lane: r.Lane, PushKind: r.Kind,
+		OpenID: r.OpenID, TemplateID: r.TemplateID, Data: r.Data,
+		URL: r.URL, Page: r.Page, MiniAppID: r.MiniAppID, MiniPath: r.MiniPath,
+		Reference: r.Reference, AcceptedAt: wire.Millis(at), TraceParent: trace,
+	}
+	if !expires.IsZero() {
+		p.ExpiresAt = wire.Millis(expires)
+	}
+	return p
+}
+
+func invalid(field, format string, args ...any) error {
+	return fault.New(fault.Invalid, field, format, args...).WithField(field)
+}
