@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"tidegate/pkg/fault"
+	"tidegate/pkg/api"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wire"
@@ -66,24 +66,10 @@ func (q *queue) all() []posted {
 	return append([]posted(nil), q.posted...)
 }
 
-// doorkeeper knows two keys.
-type doorkeeper struct{}
-
-func (doorkeeper) Who(r *http.Request) (intake.App, error) {
-	switch r.Header.Get("Authorization") {
-	case "Bearer crm":
-		return intake.App{Name: "crm"}, nil
-	case "Bearer bank":
-		return intake.App{Name: "bank", Accounts: []string{"bank"}}, nil
-	case "Bearer unsure":
-		return intake.App{}, fault.New(fault.Unavailable, "check key", "the database is away")
-	}
-	return intake.App{}, fault.New(fault.Denied, "check key", "send Authorization: Bearer and a valid key")
-}
-
 // desk is a running intake.
 type desk struct {
 	*intake.Intake
+	keys  map[string]string // app → key
 	queue *queue
 	url   string
 	t     *testing.T
@@ -141,8 +127,20 @@ func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
 	}
 	d := &desk{queue: &queue{}, t: t, now: noon}
 	clock := func() time.Time { return d.now }
+	require.NoError(t, api.Migrate(t.Context(), db))
+	book := api.NewBook(db, nil)
+	d.keys = map[string]string{}
+	for app, scope := range map[string]string{"crm": api.PushesWrite, "bank": api.PushesWrite, "reader": api.MessagesRead} {
+		account := api.AllAccounts
+		if app == "bank" {
+			account = "bank"
+		}
+		_, key, err := book.Add(t.Context(), app, []string{scope}, []string{account})
+		require.NoError(t, err)
+		d.keys[app] = key
+	}
 	in, err := intake.New(t.Context(), cfg, intake.Deps{
-		DB: db, Door: doorkeeper{}, Outbox: d.queue, IDs: idgen.NewGenerator(idgen.Fixed(7), nil),
+		DB: db, Keys: api.NewKeys(book), Outbox: d.queue, IDs: idgen.NewGenerator(idgen.Fixed(7), nil),
 		Topics: wire.Topics{Prefix: "tg"}, Log: zap.NewNop(), Now: clock,
 	})
 	require.NoError(t, err)
@@ -163,13 +161,14 @@ type answer struct {
 	State  string `json:"state"`
 	Detail string `json:"detail"`
 	Field  string `json:"field"`
+	Do     string `json:"do"`
 }
 
 func (d *desk) post(body string, headers ...string) answer {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.url, bytes.NewReader([]byte(body)))
 	require.NoError(d.t, err)
-	r.Header.Set("Authorization", "Bearer crm")
+	r.Header.Set("Authorization", "Bearer "+d.keys["crm"])
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/run"
@@ -21,16 +21,10 @@ import (
 	"tidegate/pkg/wire"
 )
 
-// App is a business system that may push.
-type App struct {
-	Name     string
-	Accounts []string // it may send from these; empty means all
-}
-
-// Doorkeeper finds the app behind a request's key. Errors: fault.Denied (no
-// key, a wrong or a revoked one), fault.Unavailable (it cannot be checked).
-type Doorkeeper interface {
-	Who(r *http.Request) (App, error)
+// Keys lets requests in that bring a valid key with a scope and puts the app
+// into their context; *api.Keys is one.
+type Keys interface {
+	Authorize(scope string, next http.Handler) http.Handler
 }
 
 // Outbox makes a letter durable in the queue. After an error of kind
@@ -47,7 +41,7 @@ type IDs interface {
 // Deps is what the intake works with. Every field but Reg and Now is required.
 type Deps struct {
 	DB     *sqldb.DB
-	Door   Doorkeeper
+	Keys   Keys
 	Outbox Outbox
 	IDs    IDs
 	Topics wire.Topics
@@ -112,7 +106,24 @@ func (in *Intake) Run(ctx context.Context) error {
 }
 
 // Handler serves POST /v1/pushes.
-func (in *Intake) Handler() http.Handler { return http.HandlerFunc(in.serve) }
+func (in *Intake) Handler() http.Handler {
+	return in.bounded(in.d.Keys.Authorize(api.PushesWrite, http.HandlerFunc(in.serve)))
+}
+
+// bounded refuses what exceeds MaxInFlight before anything is read or asked.
+func (in *Intake) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case in.places <- struct{}{}:
+			defer func() { <-in.places }()
+			next.ServeHTTP(w, r)
+		default:
+			err := fault.New(fault.Unavailable, "accept push", "%d requests are being worked already", in.cfg.MaxInFlight).WithRetryAfter(time.Second)
+			in.met.seen(err, 0)
+			in.refuse(w, err)
+		}
+	})
+}
 
 func (in *Intake) serve(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
@@ -127,15 +138,9 @@ func (in *Intake) serve(w http.ResponseWriter, r *http.Request) {
 
 // take does the work of one request and gives the id of the accepted push.
 func (in *Intake) take(w http.ResponseWriter, r *http.Request) (string, error) {
-	select {
-	case in.places <- struct{}{}:
-		defer func() { <-in.places }()
-	default:
-		return "", fault.New(fault.Unavailable, "accept push", "%d requests are being worked already", in.cfg.MaxInFlight).WithRetryAfter(time.Second)
-	}
-	app, err := in.d.Door.Who(r)
-	if err != nil {
-		return "", err
+	app, ok := api.AppOf(r.Context())
+	if !ok {
+		return "", fault.New(fault.Internal, "accept push", "the request carries no app")
 	}
 	req, err := in.read(w, r)
 	if err != nil {
@@ -170,8 +175,8 @@ type plan struct {
 	trace   string
 }
 
-func (in *Intake) account(app App, account string) (appID string, err error) {
-	if len(app.Accounts) > 0 && !slices.Contains(app.Accounts, account) {
+func (in *Intake) account(app api.App, account string) (appID string, err error) {
+	if !app.May(account) {
 		return "", fault.New(fault.Denied, "account", "this key may not send from %.40q", account).WithField("account")
 	}
 	in.mu.RLock()

@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"strings"
 	"time"
 
+	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/wire"
 )
@@ -32,22 +35,48 @@ type Request struct {
 // Values are a template's values by key.
 type Values map[string]string
 
-// UnmarshalJSON names the value that is no string; encoding/json would name
-// only the whole object.
+// valueError is a value that is no string. encoding/json would name only the
+// whole object.
+type valueError struct{ key string }
+
+func (e *valueError) Error() string { return "data." + e.key + " is no string" }
+
+// UnmarshalJSON takes strings only.
 func (v *Values) UnmarshalJSON(b []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil {
-		return invalid("data", "it must be an object of strings")
+		return err
 	}
 	*v = make(Values, len(raw))
 	for k, r := range raw {
 		var s *string
 		if err := json.Unmarshal(r, &s); err != nil || s == nil {
-			return invalid("data."+cut(k), "it must be a string: write \"12\" for 12, and the bare value instead of {\"value\": …}")
+			return &valueError{key: k}
 		}
 		(*v)[k] = *s
 	}
 	return nil
+}
+
+// read takes the body strictly.
+func (in *Intake) read(w http.ResponseWriter, r *http.Request) (*Request, error) {
+	var req Request
+	var odd *valueError
+	err := api.Decode(w, r, in.cfg.MaxBody, &req)
+	if errors.As(err, &odd) {
+		return nil, invalid("data."+cut(odd.key), "it must be a string: write \"12\" for 12, and the bare value instead of {\"value\": …}")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Header.Values("Idempotency-Key")) > 1 {
+		return nil, invalid("idempotency_key", "the header Idempotency-Key comes twice")
+	}
+	if err := req.key(r.Header.Get("Idempotency-Key")); err != nil {
+		return nil, err
+	}
+	req.defaults()
+	return &req, nil
 }
 
 // cut keeps a name from outside short.
