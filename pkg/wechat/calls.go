@@ -74,6 +74,9 @@ func (c *Client) withToken(ctx context.Context, api API, token string, query url
 // Typing shows or hides "typing…" in the user's chat. WeChat takes it only
 // within 30 s of the user's last message.
 func (c *Client) Typing(ctx context.Context, token, openID string, on bool) error {
+	if !IsOpenID(openID) {
+		return sendError(APITyping, "touser", "it is not an openid")
+	}
 	command := "Typing"
 	if !on {
 		command = "CancelTyping"

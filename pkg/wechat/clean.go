@@ -22,8 +22,9 @@ func unescape(s string) string {
 		}
 		b.WriteString(s[:i])
 		s = s[i:]
-		end := strings.IndexByte(s, ';')
-		if end < 0 || end > len("&#x10FFFF") {
+		// Looking no further than the longest reference keeps this linear.
+		end := strings.IndexByte(s[:min(len(s), maxReference)], ';')
+		if end < 0 {
 			b.WriteByte('&')
 			s = s[1:]
 			continue
@@ -37,6 +38,9 @@ func unescape(s string) string {
 		s = s[1:]
 	}
 }
+
+// maxReference is the length of the longest reference that is resolved.
+const maxReference = len("&#x10FFFF;")
 
 func entity(name string) (string, bool) {
 	switch name {

@@ -84,7 +84,9 @@ type host struct {
 }
 
 // NewClient prepares a client. transport may be nil for one with limits that
-// suit WeChat; redirects are never followed, since the token is in the address.
+// suit WeChat; another one must report its progress through net/http/httptrace,
+// as *http.Transport and what wraps it do, since NotSent is decided from that.
+// Redirects are never followed: the token is in the address.
 func NewClient(transport http.RoundTripper, o Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -181,8 +181,8 @@ func (m *Message) Receipts() []ReceiptItem {
 }
 
 // subscribeReceipt reads one item of subscribe_msg_sent_event. Success needs
-// both the number and the word; a user's refusal is told by its errcode, which
-// is the same as that of the send API.
+// both the number and the word. A user's refusal (no subscription left or
+// refused, messages blocked, blacklisted) is told by the errcodes of the send API.
 func subscribeReceipt(e Element) ReceiptItem {
 	status := strings.TrimSpace(e.Get("ErrorStatus"))
 	code, err := strconv.Atoi(strings.TrimSpace(e.Get("ErrorCode")))
@@ -200,7 +200,7 @@ func subscribeReceipt(e Element) ReceiptItem {
 		r.Outcome, r.Reason = OutcomeDelivered, ""
 	case code == 0:
 		r.Outcome = OutcomeUnknown
-	case ActionOf(code, APIBizSend) == ActionUser:
+	case code == 43101 || code == 48002 || code == 43019:
 		r.Outcome = OutcomeRefused
 	default:
 		r.Outcome = OutcomeFailed
