@@ -115,6 +115,10 @@ func (a *account) act(s Stimulus, now time.Time) {
 	case EventScan:
 		f.windows.grant("scan", a.limits.Scan, now)
 	case "":
+		if s.MenuItem != "" {
+			f.windows.grant("menu", a.limits.Menu, now)
+			break
+		}
 		f.windows.grant("message", a.limits.Message, now)
 	}
 	f.lastSeen = now

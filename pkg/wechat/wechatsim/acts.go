@@ -7,6 +7,14 @@ func Text(openid, content string) Stimulus {
 	return Stimulus{OpenID: openid, Type: "text", Fields: []Field{text("Content", content)}}
 }
 
+// MsgMenu is a click on an item of a msgmenu message: it arrives as text, but
+// allows replies by the rule of the menu.
+func MsgMenu(openid, item, content string) Stimulus {
+	s := Text(openid, content)
+	s.MenuItem = item
+	return s
+}
+
 // Menu is a press of a menu button that sends its key.
 func Menu(openid, key string) Stimulus {
 	return Stimulus{OpenID: openid, Type: "event", Event: EventClick, Fields: []Field{text("EventKey", key)}}
@@ -15,7 +23,7 @@ func Menu(openid, key string) Stimulus {
 // View is a press of a menu button that opens a page.
 func View(openid, url string) Stimulus {
 	return Stimulus{OpenID: openid, Type: "event", Event: EventView,
-		Fields: []Field{text("EventKey", url), text("MenuId", "449181")}}
+		Fields: []Field{text("EventKey", url), number("MenuId", 449181)}}
 }
 
 const simTicket = "gQH47zwAAAAAAAAAAS5odHRwOi8vd2VpeGluLnFxLmNvbS9xLzAyc2ltdWxhdGVkQQAC"

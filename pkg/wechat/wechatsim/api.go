@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -59,6 +60,10 @@ type call struct {
 	receipt *receipt
 }
 
+// unknownPath stands in the journal for every path that WeChat does not have, so
+// that a caller cannot fill the statistics with names.
+const unknownPath = "unknown path"
+
 // okBody is the plain success.
 type okBody struct {
 	Errcode int    `json:"errcode"`
@@ -82,6 +87,9 @@ func (s *Sim) serveAPI(w http.ResponseWriter, r *http.Request) {
 		return // a request cut off by its sender did not arrive
 	}
 	c.body = body
+	if _, known := s.api[c.path]; !known {
+		entry.What, entry.Text = unknownPath, clip(c.path)
+	}
 	token, refused := c.identify()
 	c.describe()
 	hit := s.faults.pick(apiFaults, c.path, c.accountID(), entry.OpenID)
@@ -95,7 +103,7 @@ func (s *Sim) serveAPI(w http.ResponseWriter, r *http.Request) {
 		entry.Errcode = bent.Errcode
 	}
 	for _, f := range hit {
-		entry.Fault = f.Do
+		entry.Fault = strings.TrimPrefix(entry.Fault+"+"+f.Do, "+")
 	}
 	entry = s.journal.append(entry)
 	if s.hook != nil {

@@ -38,6 +38,7 @@ func testConfig(mode string) Config {
 
 // received is one callback as the server under test read it.
 type received struct {
+	gone   <-chan struct{} // the delivery was given up
 	query  map[string]string
 	body   []byte
 	fields map[string]string
@@ -63,7 +64,7 @@ func newBot(t *testing.T, mode string) *bot {
 }
 
 func (b *bot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rec := received{query: map[string]string{}}
+	rec := received{gone: r.Context().Done(), query: map[string]string{}}
 	for k, v := range r.URL.Query() {
 		rec.query[k] = v[0]
 	}

@@ -39,8 +39,10 @@ type actRequest struct {
 	Mark bool   `json:"mark"`
 	Text string `json:"text"`
 	Type string `json:"type"`
-	Key  string `json:"key"`
-	URL  string `json:"url"`
+	// MenuItem makes a text the click on a msgmenu item with this id.
+	MenuItem string `json:"menu_item"`
+	Key      string `json:"key"`
+	URL      string `json:"url"`
 
 	Scene string `json:"scene"`
 	XML   string `json:"xml"`
@@ -78,7 +80,12 @@ func (s *Sim) postSay(ctx context.Context, r *http.Request) (any, error) {
 	if q.Text == "" {
 		return nil, errors.New("text: say something")
 	}
-	return s.act(ctx, q, " ", &q.Text, func(id string) (Stimulus, error) { return Text(id, q.Text), nil })
+	return s.act(ctx, q, " ", &q.Text, func(id string) (Stimulus, error) {
+		if q.MenuItem != "" {
+			return MsgMenu(id, q.MenuItem, q.Text), nil
+		}
+		return Text(id, q.Text), nil
+	})
 }
 
 func (s *Sim) postMenu(ctx context.Context, r *http.Request) (any, error) {

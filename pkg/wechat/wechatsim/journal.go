@@ -28,6 +28,7 @@ type Journal struct {
 func newJournal(cfg JournalConfig, clock Clock) (*Journal, []Entry, error) {
 	j := &Journal{
 		clock: clock, judge: NewJudge(cfg.Stimuli), start: time.Now(),
+		base:  1, // no time is 0, which means "not yet" to the judge
 		limit: cfg.Entries, changed: make(chan struct{}),
 	}
 	if cfg.File == "" {
@@ -47,6 +48,10 @@ func newJournal(cfg JournalConfig, clock Clock) (*Journal, []Entry, error) {
 		j.base, j.next = max(j.base, e.At+1), e.Seq
 	}
 	j.file = file
+	for _, e := range j.judge.unsettled() { // deliveries that the end of the last run cut off
+		e.Error = "the simulator ended meanwhile"
+		j.append(e)
+	}
 	return j, old, nil
 }
 

@@ -1,6 +1,10 @@
 package wechatsim
 
-import "sync"
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
 
 // Judge folds journal entries, in order, into a Verdict. It knows nothing but
 // entries, so a kept journal can be judged again elsewhere.
@@ -31,7 +35,8 @@ type cause struct {
 	created, acked         int64 // its first callback came into being; first ack
 	raw, visible           int
 	effect                 int64 // first visible reply
-	noticed                bool
+	noticed, refused       bool
+	fate                   fate
 }
 
 // openCallback is one callback whose tries are not over.
@@ -72,16 +77,20 @@ func NewJudge(limit int) *Judge {
 	return j
 }
 
-// Full tells that no further cause can be followed.
+// maxReserve is what Full holds back for callbacks that begin at the same time.
+const maxReserve = 10_000
+
+// Full tells that no further cause should be begun. A reserve is held back for
+// those that begin while somebody asks, and for the pushes that may follow.
 func (j *Judge) Full() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.full()
+	return j.followed() >= j.limit-min(j.limit/2, maxReserve)
 }
 
-func (j *Judge) full() bool {
-	return len(j.causes)+len(j.pushes)+len(j.expected) >= j.limit
-}
+func (j *Judge) full() bool { return j.followed() >= j.limit }
+
+func (j *Judge) followed() int { return len(j.causes) + len(j.pushes) + len(j.expected) }
 
 // Add takes the next entry into account.
 func (j *Judge) Add(e Entry) {
@@ -182,10 +191,13 @@ func (j *Judge) firstAck(o *openCallback, e Entry) {
 	c.acked = e.Answered
 	if c.wants > 0 {
 		j.v.Replies.Expected++
-		if c.visible >= c.wants || c.noticed {
-			j.v.Replies.Answered++
-		} else {
-			j.waiting[c] = struct{}{}
+		c.fate = waiting
+		j.waiting[c] = struct{}{}
+		switch { // what came before the ack was known
+		case c.visible >= c.wants || c.noticed:
+			j.settle(c, answered)
+		case c.refused:
+			j.settle(c, refused)
 		}
 	}
 }
@@ -211,11 +223,25 @@ func (j *Judge) addSettled(e Entry) {
 }
 
 func (j *Judge) user(e Entry) *userFold {
-	key := e.Account + "\x00" + e.OpenID
+	key := userKey(e)
 	u := j.users[key]
 	if u == nil {
 		u = &userFold{}
 		j.users[key] = u
 	}
 	return u
+}
+
+func userKey(e Entry) string { return e.Account + "\x00" + e.OpenID }
+
+// unsettled lists callbacks whose tries are not over, oldest first.
+func (j *Judge) unsettled() []Entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []Entry
+	for id, o := range j.open {
+		out = append(out, Entry{Kind: KindSettled, Stimulus: id, Acked: o.acked})
+	}
+	slices.SortFunc(out, func(a, b Entry) int { return cmp.Compare(a.Stimulus, b.Stimulus) })
+	return out
 }

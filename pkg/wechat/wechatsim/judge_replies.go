@@ -29,6 +29,9 @@ func (j *Judge) addArrival(e Entry) {
 // addReply judges a customer-service message. Wrong targets are counted for
 // every attempt, also refused ones; effects only where WeChat acted.
 func (j *Judge) addReply(e Entry) {
+	if e.Account == "" {
+		return // no good token: WeChat does not know who asked, and nothing happened
+	}
 	known := false
 	for _, token := range e.Tokens {
 		c := j.causes[token]
@@ -45,12 +48,14 @@ func (j *Judge) addReply(e Entry) {
 			j.note("misdirected", e, token, "the cause belongs to user "+c.openid)
 		case e.Applied:
 			j.effect(c, e)
+		case forGood(e.Errcode):
+			j.refuse(c)
 		}
 	}
 	if known {
 		return
 	}
-	if len(e.Tokens) == 0 && j.user(e).untracked > 0 {
+	if u := j.users[userKey(e)]; len(e.Tokens) == 0 && u != nil && u.untracked > 0 {
 		j.v.Replies.Untracked++
 		return
 	}
@@ -70,18 +75,60 @@ func (j *Judge) effect(c *cause, e Entry) {
 	}
 	c.visible++
 	j.v.Replies.Visible++
+	if c.visible > max(c.wants, 1) && c.visible <= allowed {
+		j.v.Replies.ToRepeats++
+	}
 	if c.visible > allowed {
 		j.v.Replies.Doubled++
 		j.note("doubled", e, c.token, fmt.Sprintf("visible reply number %d, allowed %d; the first came at %d ns", c.visible, allowed, c.effect))
 	}
-	if _, waits := j.waiting[c]; waits && c.visible >= c.wants {
-		delete(j.waiting, c)
-		j.v.Replies.Answered++
+	if c.visible >= c.wants {
+		j.settle(c, answered)
 	}
 	if c.effect == 0 {
 		c.effect = e.At
 		j.order(c, e)
 	}
+}
+
+// forGood tells refusals that no retry can change and that are the user's or the
+// window's doing. Any other refusal leaves the cause unanswered.
+func forGood(errcode int) bool {
+	return errcode == errOutOfWindow || errcode == errCountUsedUp || errcode == errUserRefuses
+}
+
+// fate is what became of a cause that wants a reply.
+type fate int
+
+const (
+	unacked fate = iota
+	waiting
+	answered
+	refused
+)
+
+// settle moves an acked cause to its fate; a late reply outweighs a refusal.
+func (j *Judge) settle(c *cause, to fate) {
+	switch {
+	case c.fate == unacked || c.fate == answered || c.fate == to:
+		return
+	case c.fate == waiting:
+		delete(j.waiting, c)
+	case c.fate == refused:
+		j.v.Replies.Refused--
+	}
+	c.fate = to
+	if to == answered {
+		j.v.Replies.Answered++
+	} else {
+		j.v.Replies.Refused++
+	}
+}
+
+// refuse notes that WeChat refused the reply for good.
+func (j *Judge) refuse(c *cause) {
+	c.refused = true
+	j.settle(c, refused)
 }
 
 // order holds the first effect of c against those of later messages of the same
@@ -104,10 +151,7 @@ func (j *Judge) passive(c *cause, e Entry) {
 		j.v.Replies.Notices++
 		if !c.noticed {
 			c.noticed = true
-			if _, waits := j.waiting[c]; waits {
-				delete(j.waiting, c)
-				j.v.Replies.Answered++
-			}
+			j.settle(c, answered)
 		}
 		return
 	}

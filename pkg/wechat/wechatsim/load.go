@@ -155,8 +155,11 @@ func (l *loadRun) offer(ctx context.Context, begun time.Time, users []string) er
 	}
 	for i := 0; l.spec.Count == 0 || i < l.spec.Count; i++ {
 		if l.spec.Rate > 0 {
-			due := begun.Add(time.Duration(float64(i) / l.spec.Rate * float64(time.Second)))
-			if pause(ctx, time.Until(due)) != nil {
+			due := time.Duration(float64(i) / l.spec.Rate * float64(time.Second))
+			if l.spec.For > 0 && due >= l.spec.For {
+				return nil
+			}
+			if pause(ctx, time.Until(begun.Add(due))) != nil {
 				return l.over(ctx)
 			}
 		}

@@ -61,21 +61,3 @@ func (a *account) target() (string, sealer) {
 	defer a.mu.Unlock()
 	return a.url, a.seal
 }
-
-// ensure makes openid a follower if it is unknown.
-func (a *account) ensure(openid string, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.followers[openid] == nil {
-		a.join(openid, now)
-	}
-}
-
-// restoreReply takes one message from what the user's acts allowed.
-func (a *account) restoreReply(openid string, at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if f := a.followers[openid]; f != nil {
-		f.windows.use(at)
-	}
-}

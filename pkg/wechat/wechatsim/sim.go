@@ -116,32 +116,6 @@ func (s *Sim) open() error {
 	return nil
 }
 
-// restore brings windows and followers of a kept journal back, so that replies
-// to what was acked before a restart are still allowed.
-func (s *Sim) restore(e Entry) {
-	a := s.account(e.Account)
-	if a == nil {
-		return
-	}
-	at := time.UnixMilli(e.Wall)
-	switch e.Kind {
-	case KindStimulus:
-		s.callbacks.Store(max(s.callbacks.Load(), e.Stimulus))
-		stim := Stimulus{OpenID: e.OpenID, Type: e.What}
-		if e.MsgType == "event" {
-			stim.Event = e.What
-		}
-		a.ensure(e.OpenID, at)
-		a.act(stim, at)
-	case KindArrival:
-		s.msgIDs.Store(max(s.msgIDs.Load(), e.MsgID))
-		if e.What == PathCustomSend && e.Applied {
-			a.restoreReply(e.OpenID, at)
-		}
-	case KindDelivery, KindSettled, KindExpect, KindNote:
-	}
-}
-
 func (s *Sim) account(name string) *account {
 	for _, a := range s.accounts {
 		if a.cfg.AppID == name || a.cfg.GhID == name {
@@ -275,9 +249,9 @@ func (s *Sim) SetFaults(list ...Fault) error {
 // Faults is the script in force with its hit counts.
 func (s *Sim) Faults() []Fault { return s.faults.state() }
 
-// Advance moves business time by d. It needs the default clock.
+// Advance moves business time by d, if the clock can be moved; the default can.
 func (s *Sim) Advance(d time.Duration) error {
-	c, ok := s.clock.(*ShiftClock)
+	c, ok := s.clock.(interface{ Advance(time.Duration) })
 	if !ok {
 		return errors.New("the clock was set from outside: move it there")
 	}

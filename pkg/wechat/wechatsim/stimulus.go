@@ -27,6 +27,8 @@ type Stimulus struct {
 	Event string
 	// Fields are the elements after the common ones, in order.
 	Fields []Field
+	// MenuItem, on a text, is the id of the msgmenu item that was clicked.
+	MenuItem string
 	// Raw, if set, is the whole plain document and replaces all of the above
 	// except OpenID.
 	Raw string
@@ -99,6 +101,9 @@ func (s Stimulus) document(ghID string, created time.Time, msgID int64, splitCDA
 	}
 	if s.Event == "" {
 		w.field(number("MsgId", msgID))
+	}
+	if s.MenuItem != "" {
+		w.field(Field{Name: "bizmsgmenuid", Text: s.MenuItem, Number: true})
 	}
 	b.WriteString("</xml>")
 	return []byte(b.String())

@@ -53,6 +53,9 @@ type ReplyVerdict struct {
 	// Pending are unanswered but younger than the grace period; Lost are older.
 	Pending int64 `json:"pending"`
 	Lost    int64 `json:"lost"`
+	// Refused had their reply refused by WeChat for good: the window was closed or used
+	// up, or the user blocks messages. Expected is the sum of these four.
+	Refused int64 `json:"refused"`
 	// DoubledRaw counts replies beyond the wanted number that reached WeChat,
 	// Doubled those of them that the user sees.
 	DoubledRaw int64 `json:"doubled_raw"`
@@ -69,6 +72,8 @@ type ReplyVerdict struct {
 	// Visible are replies the user saw; Passive those that came with the ack.
 	Visible int64 `json:"visible"`
 	Passive int64 `json:"passive"`
+	// ToRepeats answer a user's own repeat; a server may also leave those be.
+	ToRepeats int64 `json:"to_repeats"`
 	// Notices are passive answers that do not name their cause, such as a
 	// fallback text: they answer it unless a real reply comes.
 	Notices int64 `json:"notices"`
