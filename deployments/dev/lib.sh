@@ -61,13 +61,14 @@ port_of() { cat "$engines_dir/$1/port" 2>/dev/null || die "$1 was never started 
 pid_of() {
   local pid
   pid=$(cat "$engines_dir/$1/pid" 2>/dev/null) && [[ -n $pid ]] || return 1
-  ps -ww -o args= -p "$pid" 2>/dev/null | grep -qF -- "$engines_dir/$1/" && echo "$pid"
+  grep -qaF -- "$engines_dir/$1/" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
 }
 
 # family PID prints the process and its children: PostgreSQL serves each client in a process of its own.
 family() {
+  local child
   echo "$1"
-  ps -o pid= --ppid "$1" 2>/dev/null | tr -d ' ' || true
+  for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do echo "$child"; done
 }
 
 # signal SIGNAL PID...: a process that ended in the meantime is no error.
@@ -80,7 +81,9 @@ signal() {
 # alive PID: a zombie, whose parent has not asked for it yet, counts as ended.
 alive() {
   local state
-  state=$(ps -o stat= -p "$1" 2>/dev/null) && [[ $state != Z* ]]
+  # "pid (command) state …", and a command may itself hold brackets.
+  state=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+  [[ ${state##*) } != Z* ]]
 }
 
 # gone PID SECONDS waits until the process has ended.
