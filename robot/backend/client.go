@@ -1,0 +1,210 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"tidegate/pkg/fault"
+)
+
+// Request is one call. Path begins with "/" and is escaped already; it may
+// carry a query.
+type Request struct {
+	Method  string
+	Path    string
+	Body    []byte // JSON, or nil
+	Key     string // the callback's id, sent as Idempotency-Key
+	Trace   string // W3C traceparent, or ""
+	Timeout time.Duration
+}
+
+// Limiter gives permits (pkg/ratelimit).
+type Limiter interface {
+	Acquire(ctx context.Context, priority int) (release func(), err error)
+}
+
+// Client calls one back end. It is safe for concurrent use.
+type Client struct {
+	name      string
+	cfg       Config
+	base      *url.URL
+	http      *http.Client
+	transport *http.Transport
+	limiter   Limiter
+	retry     map[int]bool
+	m         *Metrics
+	pause     func(ctx context.Context, d time.Duration) error
+}
+
+const (
+	maxHeaderBytes = 64 << 10
+	userAgent      = "tidegate"
+)
+
+// New makes a client. The limiter must have been made from the same
+// configuration; metrics may be shared between back ends.
+func New(name string, cfg Config, limiter Limiter, m *Metrics) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("back end %s: %w", name, err)
+	}
+	base, err := cfg.base()
+	if err != nil {
+		return nil, fmt.Errorf("back end %s: %w", name, err)
+	}
+	tlsConfig, err := cfg.tls()
+	if err != nil {
+		return nil, fmt.Errorf("back end %s: %w", name, err)
+	}
+	t := &http.Transport{
+		Proxy:                  nil, // a hop from the environment would go where nobody configured (S45)
+		DialContext:            (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:        tlsConfig,
+		TLSHandshakeTimeout:    cfg.Timeout,
+		ResponseHeaderTimeout:  cfg.Timeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		MaxIdleConns:           cfg.Concurrency,
+		MaxIdleConnsPerHost:    cfg.Concurrency,
+		MaxConnsPerHost:        cfg.Concurrency,
+		IdleConnTimeout:        60 * time.Second,
+		DisableCompression:     true, // a small answer must not unfold into a large one (S46)
+		ForceAttemptHTTP2:      true,
+	}
+	c := &Client{name: name, cfg: cfg, base: base, transport: t, limiter: limiter, m: m, pause: sleep, retry: map[int]bool{}}
+	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, s := range cfg.RetryStatuses {
+		c.retry[s] = true
+	}
+	return c, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Call does one call with its retries and gives the answer's JSON: objects as
+// map[string]any, lists as []any, whole numbers that fit as int64, other
+// numbers as float64, or as json.Number where float64 cannot hold them; nil
+// for an empty body. It returns by the end of ctx.
+//
+// Kinds of errors: Unavailable (it certainly did not arrive, or the back end
+// says "not now"), Limited (429), Ambiguous (it may have been done), Denied
+// (401, 403), NotFound (404, 410), Conflict (409), Final (any other answer
+// that is no success), Invalid (the request cannot be made).
+func (c *Client) Call(ctx context.Context, r Request) (answer any, err error) {
+	for n := 1; ; n++ {
+		answer, err = c.once(ctx, r)
+		if err == nil {
+			return answer, nil
+		}
+		if ctx.Err() != nil || n >= c.cfg.Attempts || !c.again(r.Method, err) {
+			return nil, err
+		}
+		c.m.retries.WithLabelValues(c.name).Inc()
+		if c.pause(ctx, c.backoff(n, fault.RetryAfter(err))) != nil {
+			return nil, err
+		}
+	}
+}
+
+// once takes a permit and makes one try.
+func (c *Client) once(ctx context.Context, r Request) (any, error) {
+	asked := time.Now()
+	release, err := c.limiter.Acquire(ctx, 0)
+	if err != nil {
+		c.m.tries.WithLabelValues(c.name, "no_permit").Inc()
+		return nil, &failure{fault.New(fault.Limited, c.op(), "no permit in time: %w", err), false}
+	}
+	defer release()
+	c.m.waited.WithLabelValues(c.name).Observe(time.Since(asked).Seconds())
+	c.m.inFlight.WithLabelValues(c.name).Inc()
+	defer c.m.inFlight.WithLabelValues(c.name).Dec()
+
+	began := time.Now()
+	answer, err := c.try(ctx, r)
+	c.m.seconds.WithLabelValues(c.name).Observe(time.Since(began).Seconds())
+	c.m.tries.WithLabelValues(c.name, outcome(err)).Inc()
+	return answer, err
+}
+
+func outcome(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return fault.KindOf(err).String()
+}
+
+func (c *Client) try(ctx context.Context, r Request) (any, error) {
+	limit := c.cfg.Timeout
+	if r.Timeout > 0 && r.Timeout < limit {
+		limit = r.Timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	req, err := c.request(ctx, r)
+	if err != nil {
+		return nil, &failure{err, false}
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.broken(err)
+	}
+	defer res.Body.Close()
+	if err := c.refused(res); err != nil {
+		// Reading a little lets the connection be used again.
+		_, _ = io.CopyN(io.Discard, res.Body, 4<<10)
+		return nil, err
+	}
+	return c.read(res)
+}
+
+func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
+	path, query, _ := strings.Cut(r.Path, "?")
+	if !strings.HasPrefix(path, "/") {
+		return nil, fault.New(fault.Invalid, c.op(), "the path must begin with /")
+	}
+	u, err := url.Parse(strings.TrimRight(c.base.String(), "/") + path)
+	if err != nil || u.Host != c.base.Host || u.Scheme != c.base.Scheme || u.User != nil {
+		return nil, fault.New(fault.Invalid, c.op(), "the path does not fit behind base_url")
+	}
+	u.RawQuery, u.Fragment = query, ""
+	var body io.Reader
+	if r.Body != nil {
+		body = strings.NewReader(string(r.Body))
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), body)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, c.op(), "the request cannot be made")
+	}
+	for name, value := range c.cfg.Headers {
+		req.Header.Set(name, value)
+	}
+	if c.cfg.Authorization != "" {
+		req.Header.Set("Authorization", c.cfg.Authorization)
+	}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.Trace != "" {
+		req.Header.Set("Traceparent", r.Trace)
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", userAgent)
+	if c.cfg.HonoursKey || idempotent[r.Method] {
+		req.Header.Set("Idempotency-Key", r.Key)
+	} else {
+		// In its canonical spelling net/http would take the header as leave to
+		// repeat the request by itself when a connection dies under it.
+		req.Header["idempotency-key"] = []string{r.Key}
+	}
+	return req, nil
+}
+
+func (c *Client) op() string { return "call back end " + c.name }
+
+var errCut = errors.New("the answer is larger than max_response")

@@ -1,0 +1,4 @@
+package backend
+
+// Decode lets the fuzz test reach the decoder.
+var Decode = decode
