@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -114,7 +115,8 @@ func (c Config) checkTopology() []error {
 		errs = append(errs, errors.New("redis.addrs: give at least one host:port"))
 	}
 	for _, a := range c.Addrs {
-		if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" {
+		host, port, err := net.SplitHostPort(a)
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
 			errs = append(errs, fmt.Errorf("redis.addrs: %q is not host:port", a))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,34 +19,51 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// engine gives a client on the embedded server, and on a real one if
-// TIDEGATE_TEST_REDIS names it, with a prefix that no other test has.
+// engines runs a test on the embedded server and on every real set-up that the
+// environment names:
+//
+//	TIDEGATE_TEST_REDIS           host:port
+//	TIDEGATE_TEST_REDIS_SENTINEL  master@host:port,host:port
+//	TIDEGATE_TEST_REDIS_CLUSTER   host:port,host:port
 func engines(t *testing.T, run func(t *testing.T, c *redis.Client)) {
 	t.Run("embedded", func(t *testing.T) {
 		s, err := redismem.Start("")
 		require.NoError(t, err)
 		t.Cleanup(s.Close)
-		run(t, open(t, s.Addr()))
+		run(t, open(t, config(s.Addr())))
 	})
 	if addr := os.Getenv("TIDEGATE_TEST_REDIS"); addr != "" {
-		t.Run("real", func(t *testing.T) { run(t, open(t, addr)) })
+		t.Run("single", func(t *testing.T) { run(t, open(t, config(addr))) })
+	}
+	if v := os.Getenv("TIDEGATE_TEST_REDIS_SENTINEL"); v != "" {
+		t.Run("sentinel", func(t *testing.T) {
+			master, addrs, _ := strings.Cut(v, "@")
+			cfg := config(strings.Split(addrs, ",")...)
+			cfg.Mode, cfg.Master = redis.Sentinel, master
+			run(t, open(t, cfg))
+		})
+	}
+	if addrs := os.Getenv("TIDEGATE_TEST_REDIS_CLUSTER"); addrs != "" {
+		t.Run("cluster", func(t *testing.T) {
+			cfg := config(strings.Split(addrs, ",")...)
+			cfg.Mode = redis.Cluster
+			run(t, open(t, cfg))
+		})
 	}
 }
 
-func config(t *testing.T, addr string) redis.Config {
+// config has a prefix that no other test has.
+func config(addrs ...string) redis.Config {
 	cfg := redis.DefaultConfig()
-	cfg.Addrs = []string{addr}
-	cfg.Prefix = fmt.Sprintf("test:%s:%d", redis.Key(t.Name()), time.Now().UnixNano())
-	if len(cfg.Prefix) > 64 {
-		cfg.Prefix = cfg.Prefix[len(cfg.Prefix)-64:]
-	}
+	cfg.Addrs = addrs
+	cfg.Prefix = fmt.Sprintf("test:redis:%d", time.Now().UnixNano())
 	cfg.Timeout = 2 * time.Second
 	return cfg
 }
 
-func open(t *testing.T, addr string) *redis.Client {
+func open(t *testing.T, cfg redis.Config) *redis.Client {
 	t.Helper()
-	c, err := redis.Open(config(t, addr), zaptest.NewLogger(t))
+	c, err := redis.Open(cfg, zaptest.NewLogger(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

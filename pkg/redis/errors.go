@@ -24,7 +24,7 @@ var awayPrefixes = []string{
 	"TRYAGAIN",    // slots on the move
 	"MOVED", "ASK",
 	"NOSCRIPT", // after our own second try with the text: a restart in between
-	"BUSY",     // somebody's script does not end
+	"BUSY ",    // somebody's script does not end
 	"ERR max number of clients",
 	"UNKILLABLE",
 }

@@ -33,6 +33,17 @@ func Tag(tag string, parts ...string) string {
 	return b.String()
 }
 
+// tagOf is the part of a key that a cluster hashes: what stands in the first
+// braces, or the whole key.
+func tagOf(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
 func escape(b *strings.Builder, s string) {
 	const hex = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {

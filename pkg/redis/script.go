@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"tidegate/pkg/fault"
 )
 
 // Script is Lua that runs on the server as one step. Write above each script
@@ -26,12 +28,16 @@ func NewScript(src string) *Script {
 // does not know the digest (first use, restart, failover, another node) it is
 // sent the text, which is safe because an unknown digest executed nothing.
 //
-// All keys must be in keys and must share one hash tag. The result is int64,
+// All keys must be in keys and must share one hash tag; that is checked here, so
+// that a mistake shows on a single server and not first in a cluster. The result is int64,
 // string, []any or nil (Lua's false and nil).
 func (s *Script) Run(ctx context.Context, c *Client, keys []string, args ...any) (any, error) {
 	tail := make([]any, 0, 1+len(keys)+len(args))
 	tail = append(tail, len(keys))
 	for _, k := range keys {
+		if tagOf(k) != tagOf(keys[0]) {
+			return nil, fault.New(fault.Internal, "redis script", "keys %q and %q have different hash tags: a cluster would refuse them together", keys[0], k)
+		}
 		tail = append(tail, c.key(k))
 	}
 	tail = append(tail, args...)
