@@ -1,7 +1,7 @@
 # Shared by the engine scripts. Sourced by `engines`, never run.
 #
 # Every engine lives in $engines_dir/NAME: port (remembered), pid, log, data. An engine file (kafka.sh, redis.sh,
-# postgres.sh) gives these functions, and nothing else is called from outside:
+# redis_modes.sh, postgres.sh) gives these functions, and nothing else is called from outside:
 #   NAME_packages         prints the Debian packages that are missing, one a line
 #   NAME_start            starts the process on the remembered port and writes its pid; does not wait
 #   NAME_answers          true once a client is served
@@ -68,6 +68,7 @@ pid_of() {
 family() {
   local child
   echo "$1"
+  # shellcheck disable=SC2013 # one line of words
   for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do echo "$child"; done
 }
 
