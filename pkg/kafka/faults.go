@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/IBM/sarama"
 	"github.com/eapache/go-resiliency/breaker" // the error that sarama's producer answers while a leader is away
@@ -50,6 +51,9 @@ func adminFault(op string, err error) error {
 	case isAny(err, sarama.ErrInvalidTopic, sarama.ErrInvalidPartitions, sarama.ErrInvalidReplicationFactor,
 		sarama.ErrInvalidConfig, sarama.ErrPolicyViolation, sarama.ErrInvalidReplicaAssignment):
 		return fault.Wrap(fault.Invalid, op, err)
+	}
+	if errors.Is(err, io.EOF) { // how brokers refuse a wrong protocol, and some a wrong login
+		return fault.New(fault.Unavailable, op, "the broker hung up, check that tls and sasl match its listener: %w", err)
 	}
 	return fault.Wrap(fault.Unavailable, op, err)
 }

@@ -51,11 +51,8 @@ func (a *Admin) Lag(ctx context.Context, group string, topics []string) ([]Lag, 
 func measure(admin sarama.ClusterAdmin, group string, parts map[string][]int32) ([]Lag, error) {
 	// Committed first: the end only grows, so no lag comes out negative.
 	committed, err := admin.ListConsumerGroupOffsets(group, parts)
-	if err != nil {
+	if err != nil && !errors.Is(err, sarama.ErrGroupIDNotFound) { // a group that never committed is no error
 		return nil, err
-	}
-	if !errors.Is(committed.Err, sarama.ErrNoError) && !errors.Is(committed.Err, sarama.ErrGroupIDNotFound) {
-		return nil, committed.Err
 	}
 	start, err := offsetsAt(admin, parts, sarama.OffsetOldest)
 	if err != nil {
@@ -69,7 +66,7 @@ func measure(admin sarama.ClusterAdmin, group string, parts map[string][]int32) 
 	for topic, ps := range parts {
 		for _, p := range ps {
 			l := Lag{Topic: topic, Partition: p, Committed: -1, Start: start[topic][p], End: end[topic][p]}
-			if b := committed.GetBlock(topic, p); b != nil && errors.Is(b.Err, sarama.ErrNoError) {
+			if b := blockOf(committed, topic, p); b != nil && errors.Is(b.Err, sarama.ErrNoError) {
 				l.Committed = b.Offset
 			}
 			l.Lag = max(0, l.End-max(l.Committed, l.Start))
@@ -83,6 +80,13 @@ func measure(admin sarama.ClusterAdmin, group string, parts map[string][]int32) 
 		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
 	})
 	return out, nil
+}
+
+func blockOf(res *sarama.OffsetFetchResponse, topic string, partition int32) *sarama.OffsetFetchResponseBlock {
+	if res == nil {
+		return nil
+	}
+	return res.GetBlock(topic, partition)
 }
 
 func offsetsAt(admin sarama.ClusterAdmin, parts map[string][]int32, at int64) (map[string]map[int32]int64, error) {

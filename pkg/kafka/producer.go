@@ -129,6 +129,9 @@ func setProducer(conf *sarama.Config, cfg Config, opt ProducerOptions) {
 	conf.Net.MaxOpenRequests = 1
 	conf.Producer.Timeout = cfg.RequestTimeout
 	conf.Net.ReadTimeout = cfg.RequestTimeout + time.Second // the broker's own time-out should come first
+	// Asking for the producer id is tried again by keepLink, which tells the
+	// callers in the meantime; sarama's own 50 tries would take 10 s of silence.
+	conf.Producer.Transaction.Retry.Max = 1
 	conf.Producer.Retry.Max = 10
 	conf.Producer.Retry.MaxBufferBytes = 64 << 20
 	// The first failure of a record that was never sent is final at once (0);

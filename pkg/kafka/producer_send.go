@@ -29,8 +29,8 @@ func (p *Producer) send(ctx context.Context, r Record, patience time.Duration, d
 
 func (p *Producer) reserve(r Record, done func(Record, error)) (*pending, error) {
 	op := "publish to " + r.Topic
-	if r.Topic == "" {
-		return nil, fault.New(fault.Invalid, "publish", "the record names no topic")
+	if !validTopic(r.Topic) {
+		return nil, fault.New(fault.Invalid, "publish", "%q is not a topic name: use letters, digits, '.', '_' and '-'", r.Topic)
 	}
 	size := r.size()
 	if size > int64(p.opt.MaxRecordBytes) {
@@ -130,5 +130,8 @@ func (p *Producer) settle(m *sarama.ProducerMessage, err error) {
 }
 
 func (p *Producer) failed(topic string, err error) {
+	if !validTopic(topic) {
+		topic = "invalid" // a label must not carry what somebody made up
+	}
 	p.met.failed.WithLabelValues(p.conf.ClientID, topic, fault.KindOf(err).String()).Inc()
 }

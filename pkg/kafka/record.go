@@ -41,6 +41,22 @@ func (r Record) Header(key string) []byte {
 	return nil
 }
 
+// validTopic tells whether Kafka accepts the name: 1 to 249 letters, digits,
+// '.', '_' or '-'.
+func validTopic(name string) bool {
+	if name == "" || name == "." || name == ".." || len(name) > 249 {
+		return false
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // size is what a record costs in memory, for the bounds on buffers. 64 bytes
 // stand for the structures around it.
 func (r Record) size() int64 {

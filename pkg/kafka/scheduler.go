@@ -60,23 +60,32 @@ func (s *scheduler) start() (stop func()) {
 	}
 }
 
+// take waits for the next lane to run and begins its records; nil means stop.
 func (s *scheduler) take() *lane {
+	l, change := s.next()
+	if change { // what is begun waits no more, so the fetch may go on
+		s.regulate(l.claim)
+	}
+	return l
+}
+
+func (s *scheduler) next() (l *lane, change bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.ring.len() == 0 {
 		if s.stopped {
-			return nil
+			return nil, false
 		}
 		s.work.Wait()
 	}
 	c := s.ring.pop()
-	l := c.ready.pop()
+	l = c.ready.pop()
 	if c.inRing = c.ready.len() > 0; c.inRing {
 		s.ring.push(c)
 	}
 	s.begin(l)
 	c.inFlight++
-	return l
+	return l, s.wantsPause(c) != c.paused
 }
 
 // call runs the handler on a lane's current records, which nobody else touches

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"tidegate/pkg/fault"
 )
 
 // TopicSpec is a topic as it should be.
@@ -40,6 +42,18 @@ func (t TopicSpec) entries() map[string]string {
 		out["min.insync.replicas"] = strconv.Itoa(t.MinInsync)
 	}
 	return out
+}
+
+func (t TopicSpec) validate() error {
+	op := "create topic " + strconv.Quote(t.Name)
+	if !validTopic(t.Name) {
+		return fault.New(fault.Invalid, op, "a name has 1 to 249 letters, digits, '.', '_' and '-'")
+	}
+	if t.Partitions < 0 || t.Replication < 0 || t.MinInsync < 0 || int(t.Replication) < t.MinInsync && t.Replication > 0 {
+		return fault.New(fault.Invalid, op, "partitions %d, replication %d and min.insync.replicas %d cannot be: none is negative, and the last is not above replication",
+			t.Partitions, t.Replication, t.MinInsync)
+	}
+	return nil
 }
 
 // Difference is a setting of an existing topic that is not as wished. Nothing
@@ -79,6 +93,9 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) (Ensured, e
 	var out Ensured
 	names := make([]string, len(specs))
 	for i, s := range specs {
+		if err := s.validate(); err != nil {
+			return out, err
+		}
 		names[i] = s.Name
 	}
 	have, err := a.DescribeTopics(ctx, names)

@@ -43,7 +43,8 @@ type Options struct {
 	// costs a sync of its own when Durable.
 	Partitions int
 	// RetainBytes bounds each partition, RetainFor the age of its records, where a
-	// topic says nothing else. Defaults 256 MiB and 7 days.
+	// topic says nothing else. Defaults 1 GiB and 7 days. What lies beyond is
+	// deleted whether or not it was read, as in Kafka: watch the lag's Skipped.
 	RetainBytes int64
 	RetainFor   time.Duration
 }
@@ -53,7 +54,7 @@ func (o Options) withDefaults() Options {
 		o.Partitions = 4
 	}
 	if o.RetainBytes == 0 {
-		o.RetainBytes = 256 << 20
+		o.RetainBytes = 1 << 30
 	}
 	if o.RetainFor == 0 {
 		o.RetainFor = 7 * 24 * time.Hour
@@ -179,12 +180,16 @@ func (b *Broker) retain() {
 	for {
 		select {
 		case <-t.C:
-			b.cluster.ApplyRetention()
+			b.ApplyRetention()
 		case <-b.quit:
 			return
 		}
 	}
 }
+
+// ApplyRetention deletes at once what the topics' bounds allow to delete; it
+// happens every minute by itself. Not after Close.
+func (b *Broker) ApplyRetention() { b.cluster.ApplyRetention() }
 
 // Addr is the bootstrap address, host:port.
 func (b *Broker) Addr() string { return b.addr }
