@@ -6,7 +6,7 @@
 // We let that number mean "milliseconds from the start of the server to the
 // key's end". A hook sees every command before it runs, also those inside Lua,
 // and rewrites relative lives into that form; replies of TTL and PTTL are
-// rewritten back. So NX, GT, KEEPTTL, RENAME, COPY and scripts keep their
+// rewritten back. So NX, GT, KEEPTTL, RENAME and scripts keep their
 // meaning, because miniredis itself decides with true, comparable deadlines.
 //
 // A heap holds for each key with a life the next instant at which to look at it.
@@ -16,7 +16,7 @@
 // keys.
 //
 // Not promised: persistence (a restart is empty), memory limits, clustering, and
-// whatever else miniredis lacks. Lives of hash fields are refused, because Redis
-// 7.0 does not have them; reading lives inside MULTI is refused, because the
-// reply could not be rewritten. Use it on the loopback interface only.
+// whatever else miniredis lacks. Refused, because the replies could differ from
+// those of Redis 7.0: lives of hash fields, COPY, MOVE and SWAPDB, and reading
+// lives inside MULTI. Use it on the loopback interface only.
 package redismem

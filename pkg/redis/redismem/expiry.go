@@ -131,19 +131,21 @@ func (s *Server) sweep() {
 	}
 }
 
-// noteDBs remembers databases in which keys may be. The set is guarded by
-// miniredis' lock, which inside Lua is already held.
-func (s *Server) noteDBs(dbs []int, locked bool) {
-	if len(dbs) == 0 {
+// noteDB remembers a database that is about to be selected, in which keys may be
+// from now on. The set is guarded by miniredis' lock, which in Lua is held.
+func (s *Server) noteDB(args []string, locked bool) {
+	if len(args) != 1 {
 		return
+	}
+	db, err := strconv.Atoi(args[0])
+	if err != nil || db < 0 {
+		return // miniredis refuses it itself
 	}
 	if !locked {
 		s.m.Lock()
 		defer s.m.Unlock()
 	}
-	for _, db := range dbs {
-		s.dbs[db] = struct{}{}
-	}
+	s.dbs[db] = struct{}{}
 }
 
 type hintQueue []hint

@@ -34,9 +34,7 @@ func (s *Server) hook(c *server.Peer, cmd string, args ...string) bool {
 	case "INFO":
 		return s.answerInfo(c)
 	case "SELECT":
-		if len(args) == 1 {
-			s.noteDBs(appendInt(nil, args[0]), k == nil)
-		}
+		s.noteDB(args, k == nil)
 		return false
 	case "MULTI", "EXEC", "DISCARD":
 		return s.transaction(c, k, cmd)
@@ -63,7 +61,7 @@ func (s *Server) connOf(c *server.Peer) *conn {
 	return k
 }
 
-// withLife runs a command that gives, moves or copies a life, rewritten, and
+// withLife runs a command that gives or moves a life, rewritten, and
 // then notes when to look at the key. The note comes after the command, so that
 // it cannot be used up before the key is there.
 func (s *Server) withLife(c *server.Peer, k *conn, cmd string, args []string) bool {
@@ -76,7 +74,6 @@ func (s *Server) withLife(c *server.Peer, k *conn, cmd string, args []string) bo
 		c.WriteError(rw.err)
 		return true
 	}
-	s.noteDBs(rw.dbs, k == nil)
 	reply := s.raw(c, rw.args)
 	if k != nil && k.multi {
 		k.queued = append(k.queued, rw.key)

@@ -5,11 +5,13 @@ import (
 	"strings"
 )
 
-// refused are commands that miniredis has and whose lives would never end here.
+// refused are commands of miniredis that differ from Redis 7.0 in the lives of
+// keys or fields: fields have no lives there, and miniredis' COPY leaves the
+// replaced key's life on the copy. We use none of them.
 var refused = map[string]bool{
 	"HEXPIRE": true, "HPEXPIRE": true, "HEXPIREAT": true, "HPEXPIREAT": true, "HPERSIST": true,
 	"HTTL": true, "HPTTL": true, "HEXPIRETIME": true, "HPEXPIRETIME": true,
-	"HGETEX": true, "HSETEX": true, "RESTORE": true,
+	"HGETEX": true, "HSETEX": true, "RESTORE": true, "COPY": true, "MOVE": true, "SWAPDB": true,
 }
 
 // century bounds a life, so that sums of milliseconds cannot overflow.
@@ -20,11 +22,10 @@ type rewritten struct {
 	args []string
 	key  string // the key to look at
 	look int64  // when, on the server's clock
-	dbs  []int  // databases named by the command
 	err  string
 }
 
-// rewrite handles every command that gives, moves or copies a life; ok is false
+// rewrite handles every command that gives or moves a life; ok is false
 // for all others and for malformed ones, which miniredis then refuses itself.
 // now is the server's clock and wall the Unix time, both in milliseconds.
 func rewrite(cmd string, args []string, now, wall int64) (rw rewritten, ok bool) {
@@ -46,20 +47,11 @@ func rewrite(cmd string, args []string, now, wall int64) (rw rewritten, ok bool)
 			return rw, false
 		}
 		return life(cmd, append([]string{"PEXPIRE"}, args...), 2, unitOf(cmd), now, wall)
-	case "RENAME", "RENAMENX", "COPY":
-		if len(args) < 2 {
-			return rw, false
-		}
-		rw = rewritten{args: append([]string{cmd}, args...), key: args[1], look: now}
-		if len(args) > 3 && strings.EqualFold(args[2], "DB") {
-			rw.dbs = appendInt(rw.dbs, args[3])
-		}
-		return rw, true
-	case "MOVE":
+	case "RENAME", "RENAMENX":
 		if len(args) != 2 {
 			return rw, false
 		}
-		return rewritten{args: []string{cmd, args[0], args[1]}, key: args[0], look: now, dbs: appendInt(nil, args[1])}, true
+		return rewritten{args: []string{cmd, args[0], args[1]}, key: args[1], look: now}, true
 	}
 	return rw, false
 }
@@ -118,11 +110,4 @@ func life(cmd string, args []string, at int, unit, now, base int64) (rewritten, 
 	}
 	args[at] = strconv.FormatInt(end, 10)
 	return rewritten{args: args, key: args[1], look: end}, true
-}
-
-func appendInt(to []int, s string) []int {
-	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
-		to = append(to, n)
-	}
-	return to
 }
