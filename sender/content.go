@@ -1,0 +1,60 @@
+package sender
+
+import (
+	"fmt"
+
+	"tidegate/pkg/wechat"
+	"tidegate/pkg/wire"
+)
+
+// customMessage says a reply's content in WeChat's words. An unknown type is
+// an error: the letter was written by a newer release and is parked.
+func customMessage(openID string, c wire.Content) (wechat.CustomMessage, error) {
+	m := wechat.CustomMessage{ToUser: openID}
+	switch c.Type {
+	case "text":
+		m.Text = &wechat.CustomText{Content: c.Text}
+	case "image":
+		m.Image = &wechat.Media{MediaID: c.MediaID}
+	case "news":
+		if c.News == nil {
+			return m, fmt.Errorf("content of type news without an article")
+		}
+		m.News = &wechat.News{Articles: []wechat.Article{{
+			Title: c.News.Title, Description: c.News.Description, URL: c.News.URL, PicURL: c.News.PicURL,
+		}}}
+	case "msgmenu":
+		if c.Menu == nil {
+			return m, fmt.Errorf("content of type msgmenu without a menu")
+		}
+		menu := &wechat.Menu{Head: c.Menu.Head, Tail: c.Menu.Tail, List: make([]wechat.MenuItem, len(c.Menu.Items))}
+		for i, item := range c.Menu.Items {
+			menu.List[i] = wechat.MenuItem{ID: item.ID, Content: item.Text}
+		}
+		m.Menu = menu
+	default:
+		return m, fmt.Errorf("content of type %.20q is not known to this release", c.Type)
+	}
+	return m, nil
+}
+
+func templateMessage(p *wire.Push) wechat.TemplateMessage {
+	return wechat.TemplateMessage{
+		ToUser: p.OpenID, TemplateID: p.TemplateID, URL: p.URL, MiniProgram: miniProgram(p),
+		ClientMsgID: p.ID, Data: wechat.Values(p.Data),
+	}
+}
+
+func subscriptionMessage(p *wire.Push) wechat.SubscriptionMessage {
+	return wechat.SubscriptionMessage{
+		ToUser: p.OpenID, TemplateID: p.TemplateID, Page: p.Page, MiniProgram: miniProgram(p),
+		ClientMsgID: p.ID, Data: wechat.Values(p.Data),
+	}
+}
+
+func miniProgram(p *wire.Push) *wechat.MiniProgram {
+	if p.MiniAppID == "" {
+		return nil
+	}
+	return &wechat.MiniProgram{AppID: p.MiniAppID, PagePath: p.MiniPath}
+}

@@ -1,0 +1,233 @@
+package sender
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/wire"
+	"tidegate/sender/intent"
+)
+
+const (
+	// holdHere is how long a letter waits inside its handler; a longer wait is
+	// left to the group, which holds the key without a worker.
+	holdHere = 20 * time.Second
+	// postTimeout bounds publishing one receipt, also after the partition was
+	// taken away: the outcome is known and should not be lost.
+	postTimeout = 3 * time.Second
+	// tokenPause is waited when no token can be had and no hint says how long.
+	tokenPause = 2 * time.Second
+	// refusedPause is waited when fresh tokens are refused again and again.
+	refusedPause = 30 * time.Second
+)
+
+// handle works one record to its end. nil means that its outcome is durable.
+func (s *Sender) handle(ctx context.Context, st *station, lane string, rec kafka.Record) error {
+	p, err := read(st.account.Name, lane, rec)
+	if err != nil {
+		return s.unreadable(ctx, st, p, rec, err)
+	}
+	if s.memory.isSettled(p.key) {
+		s.met.copies.WithLabelValues(p.account).Inc()
+		return nil
+	}
+	g := s.memory.recall(p.key, rec.Topic, rec.Partition)
+	if g.ending == nil {
+		e, err := s.work(ctx, st, p, g)
+		if err != nil {
+			return err
+		}
+		g.ending = e
+	}
+	return s.settle(ctx, p, g.ending, rec)
+}
+
+// work tries until there is an ending or the wait is too long for a worker.
+func (s *Sender) work(ctx context.Context, st *station, p *parcel, g *progress) (*ending, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)() // a stop does not wait for pauses
+	var waited time.Duration
+	for {
+		if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
+			return e, nil
+		}
+		e, wait, err := s.try(ctx, st, p, g)
+		if e != nil || err != nil {
+			return e, err
+		}
+		// A long wait begins here too, so that a closed road does not make
+		// the group turn all its letters over, one after the other.
+		here := min(wait, holdHere-waited)
+		if err := sleep(ctx, here); err != nil {
+			return nil, fault.Wrap(fault.Unavailable, "send "+p.key.ID, err)
+		}
+		if waited += here; waited >= holdHere {
+			return nil, fault.New(fault.Limited, "send "+p.key.ID, "it has to wait").WithRetryAfter(wait - here)
+		}
+	}
+}
+
+// try makes at most one request. It gives an ending, or how long to wait
+// before the next try, or an error if this process should let go for now.
+func (s *Sender) try(ctx context.Context, st *station, p *parcel, g *progress) (*ending, time.Duration, error) {
+	r := st.road(p.api)
+	t, wait := r.enter(s.now())
+	if wait > 0 {
+		return nil, wait, nil
+	}
+	defer func() { r.back(t) }() // a ticket that learn has taken is empty
+	tok, err := s.tokens.Token(ctx, p.account)
+	if err != nil {
+		return nil, retryAfter(err, tokenPause), ctx.Err()
+	}
+	leave, err := r.places.Acquire(ctx, p.priority)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
+	if wait := r.stillOpen(t, s.now()); wait > 0 {
+		return nil, wait, nil
+	}
+	if a, refused := r.refusedTemplate(p.template, s.now()); refused && p.push() {
+		return with(end(p, g, wire.Rejected, "WeChat refuses the template", s.now()), a), 0, nil
+	}
+	if e, err := s.begin(ctx, p, g); e != nil || err != nil {
+		return e, 0, err
+	}
+	if e, err := s.permit(ctx, r, p, g); e != nil || err != nil {
+		return e, 0, err
+	}
+	a := s.request(ctx, p, g, tok.Value)
+	e, wait := decide(p, g, a, s.cfg.Retry, s.now())
+	if a.class == badToken && e == nil {
+		if _, err := s.tokens.Rejected(ctx, p.account, tok); err != nil {
+			wait = retryAfter(err, tokenPause)
+		} else if g.refused > 2 {
+			wait = refusedPause
+		}
+	}
+	r.learn(t, a, p.template, s.now())
+	t = ticket{}
+	return e, wait, nil
+}
+
+// begin makes the intent durable, once, and settles a past that is not known.
+func (s *Sender) begin(ctx context.Context, p *parcel, g *progress) (*ending, error) {
+	if g.begun {
+		return nil, nil
+	}
+	past, err := s.intents.Begin(ctx, p.key)
+	if err != nil {
+		return nil, err
+	}
+	g.begun, g.firstTry = true, past.FirstTryAt
+	if past.Fresh {
+		return nil, nil
+	}
+	g.unsure++
+	s.met.pasts.WithLabelValues(p.account).Inc()
+	return doubtful(p, g, s.cfg.Retry, s.now()), nil
+}
+
+// permit waits for the departure. It comes last: what it lets go leaves at
+// once (T41). The message is looked at once more behind it (T48), and so is
+// the right to send it: the partition may have gone to somebody else.
+func (s *Sender) permit(ctx context.Context, r *road, p *parcel, g *progress) (*ending, error) {
+	since := time.Now()
+	release, err := r.pace.Acquire(ctx, p.priority)
+	if err != nil {
+		return nil, err
+	}
+	release()
+	s.met.waited(p, time.Since(since))
+	if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
+		return e, nil
+	}
+	return nil, ctx.Err()
+}
+
+// request sends. Once begun it is not cut off: an outcome that arrives late is
+// worth more than one that nobody knows. The client bounds its time.
+func (s *Sender) request(ctx context.Context, p *parcel, g *progress, token string) answer {
+	g.requests++
+	in := s.met.inFlight.WithLabelValues(p.account, string(p.api))
+	in.Inc()
+	start := time.Now()
+	a := classify(p.send(context.WithoutCancel(ctx), s.wechat, token))
+	in.Dec()
+	s.met.request(p, g, a, time.Since(start), s.now())
+	return a
+}
+
+// settle makes the ending durable. If that fails the handler fails, and the
+// ending is kept for the next time.
+func (s *Sender) settle(ctx context.Context, p *parcel, e *ending, rec kafka.Record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postTimeout)
+	defer cancel()
+	if e.park {
+		if err := s.park(ctx, p, rec, e.reason); err != nil {
+			return err
+		}
+	}
+	if err := s.outbox.Post(ctx, s.topics.Receipts(), e.receipt); err != nil {
+		return fault.Wrap(fault.Unavailable, "settle "+p.key.ID, err)
+	}
+	s.memory.settle(p.key)
+	s.met.letters.WithLabelValues(p.account, p.base.Lane, string(e.receipt.State)).Inc()
+	if e.receipt.PossibleDuplicate {
+		s.met.duplicates.WithLabelValues(p.account).Inc()
+	}
+	return nil
+}
+
+// unreadable parks a record that no try can help, with a receipt if it can be
+// named, so that no message vanishes from the sum.
+func (s *Sender) unreadable(ctx context.Context, st *station, p *parcel, rec kafka.Record, cause error) error {
+	if p != nil {
+		e := end(p, &progress{}, wire.Dead, cause.Error(), s.now())
+		e.park = true
+		return s.settle(ctx, p, e, rec)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postTimeout)
+	defer cancel()
+	return s.park(ctx, &parcel{account: st.account.Name}, rec, cause.Error())
+}
+
+func (s *Sender) park(ctx context.Context, p *parcel, rec kafka.Record, reason string) error {
+	d := &wire.DeadLetter{
+		ID: p.key.ID, Account: p.account, OpenID: p.base.OpenID, Room: "sender", Reason: reason,
+		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Headers: rec.Headers,
+		Key: rec.Key, Value: rec.Value, At: wire.Millis(s.now()),
+	}
+	if err := s.outbox.Post(ctx, s.topics.DeadLetters(), d); err != nil {
+		return fault.Wrap(fault.Unavailable, "park a letter", err)
+	}
+	s.met.parked.WithLabelValues(p.account).Inc()
+	s.log.Warn("letter parked", zap.String("id", p.key.ID), zap.String("account", p.account), zap.String("topic", rec.Topic),
+		zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.String("reason", reason))
+	return nil
+}
+
+// Begun is the store of intents.
+type Begun interface {
+	Begin(ctx context.Context, k intent.Key) (intent.Past, error)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

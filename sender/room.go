@@ -1,0 +1,247 @@
+package sender
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/redis"
+	"tidegate/pkg/run"
+	"tidegate/pkg/sqldb"
+	"tidegate/pkg/telemetry"
+	"tidegate/pkg/wechat"
+	"tidegate/pkg/wire"
+	"tidegate/sender/intake"
+	"tidegate/sender/intent"
+	"tidegate/sender/token"
+)
+
+// WeChat is the part of WeChat's API that the sender calls; *wechat.Client is
+// one.
+type WeChat interface {
+	StableToken(ctx context.Context, appID, secret string, force bool) (wechat.AccessToken, error)
+	CustomSend(ctx context.Context, token string, m wechat.CustomMessage) error
+	TemplateSend(ctx context.Context, token string, m wechat.TemplateMessage) (wechat.SendResult, error)
+	BizSend(ctx context.Context, token string, m wechat.SubscriptionMessage) (wechat.SendResult, error)
+}
+
+// Deps is what the room works with; it closes none of it.
+type Deps struct {
+	Kafka     kafka.Config
+	Publisher Publisher
+	Redis     *redis.Client // nil: tokens are kept by this node alone
+	DB        *sqldb.DB
+	WeChat    WeChat
+	Keys      intake.Keys
+	IDs       intake.IDs
+	Topics    wire.Topics
+	Log       *zap.Logger
+	Reg       prometheus.Registerer
+	Now       func() time.Time // nil: the real clock
+}
+
+// Sender is the room.
+type Sender struct {
+	cfg     Config
+	kafka   kafka.Config
+	wechat  WeChat
+	topics  wire.Topics
+	log     *zap.Logger
+	reg     prometheus.Registerer
+	now     func() time.Time
+	met     *metrics
+	outbox  outbox
+	memory  *memory
+	intents *intent.Store
+	tokens  *token.Keeper
+	intake  *intake.Intake
+
+	// stopping ends when Run's context does: it cuts pauses, not requests.
+	stopping context.Context
+	stop     context.CancelFunc
+
+	mu       sync.Mutex
+	stations map[string]*station
+	group    *run.Group // of the stations, while Run runs
+}
+
+// New opens the room's tables and prepares it. Nothing runs and nothing is
+// sent before Run.
+func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := d.Topics.Validate(); err != nil {
+		return nil, err
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	d.Reg = telemetry.Registerer(d.Reg)
+	log := d.Log.Named("sender")
+	met, err := newMetrics(d.Reg)
+	if err != nil {
+		return nil, fmt.Errorf("new sender: %w", err)
+	}
+	s := &Sender{
+		cfg: cfg, kafka: d.Kafka, wechat: d.WeChat, topics: d.Topics, log: log, reg: d.Reg, now: d.Now,
+		met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
+	}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	if s.intents, err = intent.Open(ctx, d.DB, intent.Options{Node: cfg.Node, Keep: cfg.KeepIntents, Now: d.Now}, d.Reg); err != nil {
+		return nil, err
+	}
+	var shared *token.Shared
+	if d.Redis != nil {
+		shared = token.NewShared(d.Redis)
+	}
+	if s.tokens, err = token.New(caller{d.WeChat}, shared, token.Options{Judge: token.JudgeWeChat, Now: d.Now}, log, d.Reg); err != nil {
+		return nil, err
+	}
+	s.intake, err = intake.New(ctx, cfg.Intake, intake.Deps{
+		DB: d.DB, Keys: d.Keys, Outbox: s.outbox, IDs: d.IDs, Topics: d.Topics, Log: log, Reg: d.Reg, Now: d.Now,
+	})
+	return s, err
+}
+
+// caller is WeChat for the token keeper.
+type caller struct{ w WeChat }
+
+func (c caller) StableToken(ctx context.Context, appID, secret string, force bool) (string, time.Duration, error) {
+	t, err := c.w.StableToken(ctx, appID, secret, force)
+	return t.Token, t.Life, err
+}
+
+// Handler serves the push API.
+func (s *Sender) Handler() http.Handler { return s.intake.Handler() }
+
+// SetAccounts replaces the accounts, also while the room runs: new ones are
+// served at once, changed limits hold at once, an account that is gone is
+// drained and left. A bad account changes nothing.
+func (s *Sender) SetAccounts(accounts []Account) error {
+	appIDs := make(map[string]string, len(accounts))
+	tokens := make([]token.Account, 0, len(accounts))
+	for _, a := range accounts {
+		if err := a.validate(); err != nil {
+			return fault.Wrap(fault.Invalid, "set accounts", err)
+		}
+		if _, twice := appIDs[a.Name]; twice {
+			return fault.New(fault.Invalid, "set accounts", "account %s is there twice", a.Name)
+		}
+		appIDs[a.Name] = a.AppID
+		tokens = append(tokens, token.Account{Name: a.Name, AppID: a.AppID, Secret: a.Secret})
+	}
+	s.tokens.SetAccounts(tokens)
+	s.intake.SetAccounts(appIDs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range accounts {
+		s.setStation(a)
+	}
+	for name, st := range s.stations {
+		if _, stays := appIDs[name]; !stays {
+			delete(s.stations, name)
+			st.leave()
+		}
+	}
+	return nil
+}
+
+// setStation is called with mu held.
+func (s *Sender) setStation(a Account) {
+	if st := s.stations[a.Name]; st != nil {
+		for _, r := range st.roads {
+			r.setLimit(a.Limits.of(r.api))
+		}
+		return
+	}
+	st := newStation(a, s.cfg.QuotaPause, s.log)
+	s.stations[a.Name] = st
+	if s.group != nil {
+		s.startStation(st)
+	}
+}
+
+// startStation is called with mu held, while Run runs.
+func (s *Sender) startStation(st *station) {
+	s.group.Go(run.Func("sender of "+st.account.Name, func(ctx context.Context) error { return s.consume(ctx, st) }))
+}
+
+// showEvery is how often the state of the roads is published as metrics.
+const showEvery = 2 * time.Second
+
+// Run works until ctx ends: then pauses are cut, requests under way come back
+// and are booked, offsets are committed. It may be called once.
+func (s *Sender) Run(ctx context.Context) error {
+	// The writer of intents and the keeper end last: letters under way need them.
+	rear, endRear := context.WithCancel(context.WithoutCancel(ctx))
+	defer endRear()
+	behind := run.NewGroup(rear)
+	behind.Go(s.intents)
+	behind.Go(s.tokens)
+	behind.Go(s.intake)
+	defer context.AfterFunc(ctx, s.stop)()
+	g := run.NewGroup(ctx)
+	g.Go(run.Func("sender metrics", func(ctx context.Context) error {
+		run.Every(ctx, showEvery, func(context.Context) { s.met.show(s.all()) })
+		return nil
+	}))
+	g.Go(run.Func("sender support", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-behind.Done():
+			return behind.Wait()
+		}
+	}))
+	s.mu.Lock()
+	s.group = g
+	for _, st := range s.stations {
+		s.startStation(st)
+	}
+	s.mu.Unlock()
+	<-g.Done()
+	s.stop()
+	s.mu.Lock()
+	s.group = nil // from here on SetAccounts starts nothing
+	s.mu.Unlock()
+	err := g.Wait()
+	endRear()
+	if rearErr := behind.Wait(); err == nil {
+		err = rearErr
+	}
+	return err
+}
+
+func (s *Sender) all() []*station {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*station, 0, len(s.stations))
+	for _, st := range s.stations {
+		out = append(out, st)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].account.Name < out[j].account.Name })
+	return out
+}
+
+// Problems says in words which accounts and APIs are closed and why, for the
+// operations listener. It is empty when all is well.
+func (s *Sender) Problems() []string {
+	var out []string
+	for _, st := range s.all() {
+		out = append(out, st.problems()...)
+	}
+	for name, why := range s.tokens.Stopped() {
+		out = append(out, "account "+name+": "+why)
+	}
+	sort.Strings(out)
+	return out
+}
