@@ -45,7 +45,7 @@ func (c *Client) again(method string, err error) bool {
 	if !errors.As(err, &f) {
 		return false
 	}
-	if f.mayHaveActed && !idempotent[method] && !c.cfg.HonoursKey {
+	if f.mayHaveActed && !idempotent[method] && c.cfg.IgnoresKey {
 		return false
 	}
 	var s *status

@@ -55,7 +55,7 @@ func serve(t *testing.T, h http.HandlerFunc) *system {
 
 func config(url string) backend.Config {
 	c := backend.DefaultConfig()
-	c.BaseURL, c.Rate, c.Burst = url, 1e5, 1000
+	c.Name, c.BaseURL, c.Rate, c.Burst = "core", url, 1e5, 1000
 	c.Timeout, c.BackoffMin, c.BackoffMax = 2*time.Second, time.Millisecond, 5*time.Millisecond
 	return c
 }
@@ -63,7 +63,7 @@ func config(url string) backend.Config {
 func client(t *testing.T, c backend.Config) (*backend.Client, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	cl, err := backend.New("core", c, ratelimit.New(ratelimit.Limit{Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency, StartFull: true}), backend.NewMetrics(reg))
+	cl, err := backend.New(c, ratelimit.New(ratelimit.Limit{Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency, StartFull: true}), backend.NewMetrics(reg))
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
 	return cl, reg
@@ -312,7 +312,7 @@ func TestKeyNotHonoured(t *testing.T) {
 				c.h(w, r)
 			})
 			cfg := config(s.URL)
-			cfg.HonoursKey = false
+			cfg.IgnoresKey = true
 			cl, _ := client(t, cfg)
 			// A connection that was used before is the one on which net/http
 			// would repeat requests by itself.
@@ -434,12 +434,13 @@ func TestValidateNamesTheField(t *testing.T) {
 		"authorization":  func(c *backend.Config) { c.Authorization = "Bearer x\n" },
 		"ca_file":        func(c *backend.Config) { c.CAFile = "absent.pem" },
 		"timeout":        func(c *backend.Config) { c.Timeout = time.Hour },
-		"attempts":       func(c *backend.Config) { c.Attempts = 0 },
+		"attempts":       func(c *backend.Config) { c.Attempts = -1 },
+		"name":           func(c *backend.Config) { c.Name = "Core Bank" },
 		"backoff_min":    func(c *backend.Config) { c.BackoffMin = time.Minute },
 		"max_response":   func(c *backend.Config) { c.MaxResponse = 1 << 30 },
-		"rate":           func(c *backend.Config) { c.Rate = 0 },
-		"burst":          func(c *backend.Config) { c.Burst = 0 },
-		"concurrency":    func(c *backend.Config) { c.Concurrency = 0 },
+		"rate":           func(c *backend.Config) { c.Rate = -1 },
+		"burst":          func(c *backend.Config) { c.Burst = -1 },
+		"concurrency":    func(c *backend.Config) { c.Concurrency = -1 },
 		"retry_statuses": func(c *backend.Config) { c.RetryStatuses = []int{404} },
 	} {
 		c := config("http://core")

@@ -48,9 +48,11 @@ const (
 	userAgent      = "tidegate"
 )
 
-// New makes a client. The limiter must have been made from the same
-// configuration; metrics may be shared between back ends.
-func New(name string, cfg Config, limiter Limiter, m *Metrics) (*Client, error) {
+// New makes a client. The limiter holds the caps of the same configuration
+// (Config.Limit); metrics may be shared between back ends.
+func New(cfg Config, limiter Limiter, m *Metrics) (*Client, error) {
+	cfg = cfg.WithDefaults()
+	name := cfg.Name
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("back end %s: %w", name, err)
 	}
@@ -195,7 +197,7 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", userAgent)
-	if c.cfg.HonoursKey || idempotent[r.Method] {
+	if !c.cfg.IgnoresKey || idempotent[r.Method] {
 		req.Header.Set("Idempotency-Key", r.Key)
 	} else {
 		// In its canonical spelling net/http would take the header as leave to

@@ -12,10 +12,14 @@ import (
 	"time"
 
 	"tidegate/pkg/fault"
+	"tidegate/pkg/ratelimit"
 )
 
-// Config is one back end of the robot's section.
+// Config is one back end of the robot's section. Whatever is left out or zero
+// takes its default; BaseURL and Name have none.
 type Config struct {
+	// Name is what rules call it: up to 40 of a-z, 0-9, _ and -.
+	Name string `koanf:"name"`
 	// BaseURL is the address that the paths of rules are put behind, such as
 	// https://core.bank.example/wechat.
 	BaseURL string `koanf:"base_url"`
@@ -38,8 +42,9 @@ type Config struct {
 	BackoffMax time.Duration `koanf:"backoff_max"`
 	// RetryStatuses are the HTTP statuses that are worth another try.
 	RetryStatuses []int `koanf:"retry_statuses"`
-	// HonoursKey says that the back end acts once per Idempotency-Key.
-	HonoursKey bool `koanf:"honours_idempotency_key"`
+	// IgnoresKey says that the back end does not remember Idempotency-Key, so
+	// that a call which may have been done must not be made again.
+	IgnoresKey bool `koanf:"ignores_idempotency_key"`
 	// MaxResponse bounds an answer's body in bytes.
 	MaxResponse int64 `koanf:"max_response"`
 	// Rate, Burst and Concurrency cap the calls (requests per second, calls at
@@ -49,17 +54,42 @@ type Config struct {
 	Concurrency int     `koanf:"concurrency"`
 }
 
-// DefaultConfig has everything but the address.
+// DefaultConfig has everything but the name and the address.
 func DefaultConfig() Config {
 	return Config{
 		Timeout: 5 * time.Second, Attempts: 3, BackoffMin: 100 * time.Millisecond, BackoffMax: 2 * time.Second,
-		RetryStatuses: []int{429, 500, 502, 503, 504}, HonoursKey: true, MaxResponse: 1 << 20,
+		RetryStatuses: []int{429, 500, 502, 503, 504}, MaxResponse: 1 << 20,
 		Rate: 100, Burst: 10, Concurrency: 20,
+	}
+}
+
+// WithDefaults fills in what was left out.
+func (c Config) WithDefaults() Config {
+	d := DefaultConfig()
+	fill(&c.Timeout, d.Timeout)
+	fill(&c.Attempts, d.Attempts)
+	fill(&c.BackoffMin, d.BackoffMin)
+	fill(&c.BackoffMax, max(d.BackoffMax, c.BackoffMin))
+	fill(&c.MaxResponse, d.MaxResponse)
+	fill(&c.Rate, d.Rate)
+	fill(&c.Burst, d.Burst)
+	fill(&c.Concurrency, d.Concurrency)
+	if c.RetryStatuses == nil {
+		c.RetryStatuses = d.RetryStatuses
+	}
+	return c
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
 	}
 }
 
 // The forms of RFC 9110, 5.1 and 5.5, without obsolete text.
 var (
+	backendName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 	headerName  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 	headerValue = regexp.MustCompile(`^[\t\x20-\x7e]*$`)
 )
@@ -70,6 +100,10 @@ var headerForbidden = regexp.MustCompile(`(?i)^(host|content-length|transfer-enc
 // Validate checks a back end. Errors name the field after the last dot of its
 // configuration key.
 func (c Config) Validate() error {
+	c = c.WithDefaults()
+	if !backendName.MatchString(c.Name) {
+		return invalid("name", "%q: use up to 40 of a-z, 0-9, _ and -, beginning with a letter or digit", c.Name)
+	}
 	if _, err := c.base(); err != nil {
 		return err
 	}
@@ -158,4 +192,10 @@ func (c Config) tls() (*tls.Config, error) {
 
 func invalid(field, format string, args ...any) error {
 	return fault.New(fault.Invalid, field, "%w", fmt.Errorf(format, args...)).WithField(field)
+}
+
+// Limit is the cap on calls, for pkg/ratelimit.
+func (c Config) Limit() ratelimit.Limit {
+	c = c.WithDefaults()
+	return ratelimit.Limit{Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency}
 }

@@ -8,9 +8,8 @@
 //
 // Every call carries "Idempotency-Key: <callback id>". The same callback may
 // be worked twice after a crash, so a back end that acts must remember the
-// key; that is the contract. Where honours_idempotency_key is false, a call
-// whose method is not idempotent is tried again only if it certainly never
-// arrived.
+// key; that is the contract. Where ignores_idempotency_key is set, a call whose
+// method is not idempotent is tried again only if it certainly did nothing.
 //
 // The address comes from the configuration and never from a rule: rules give
 // a path. Redirects are not followed and proxies from the environment are not

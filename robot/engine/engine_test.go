@@ -223,7 +223,7 @@ func TestLongTextIsCutAndSaid(t *testing.T) {
 
 func TestMissingFileSaysWhatToDo(t *testing.T) {
 	_, err := engine.Load("absent.yaml", engine.Known{})
-	require.ErrorContains(t, err, "robot.rules")
+	require.ErrorContains(t, err, "(rules)")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	big := t.TempDir() + "/big.yaml"
 	require.NoError(t, os.WriteFile(big, []byte(strings.Repeat("#", 1<<20+1)), 0o600))

@@ -25,7 +25,7 @@ type Known struct {
 func Load(path string, known Known) (*Rules, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "load rules", "%w: give the path of a rules file (robot.rules)", err)
+		return nil, fault.New(fault.Invalid, "load rules", "%w: give the path of a rules file (rules)", err)
 	}
 	defer f.Close()
 	src, err := io.ReadAll(io.LimitReader(f, maxFile+1))

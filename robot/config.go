@@ -1,0 +1,125 @@
+package robot
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tidegate/pkg/ratelimit"
+	"tidegate/pkg/wire"
+	"tidegate/robot/backend"
+)
+
+// Config is the robot's section of the configuration.
+type Config struct {
+	// Group is the consumer group of all robots of a deployment.
+	Group string `koanf:"group"`
+	// Workers is how many callbacks of one account this process has in hand at
+	// once, those that wait for a permit included. An account whose concurrency
+	// is higher gets as many as it needs.
+	Workers int `koanf:"workers"`
+	// QueueHigh and QueueLow are the marks, in waiting records of a partition,
+	// at which fetching pauses and goes on.
+	QueueHigh int `koanf:"queue_high"`
+	QueueLow  int `koanf:"queue_low"`
+	// MaxAge bounds the work on one callback, from its permit on; then the
+	// follower gets the fallback text.
+	MaxAge time.Duration `koanf:"max_age"`
+	// PublishTimeout bounds one try to publish a letter.
+	PublishTimeout time.Duration `koanf:"publish_timeout"`
+	// Recent is how many finished callbacks per partition are remembered to
+	// recognise redeliveries.
+	Recent int `koanf:"recent"`
+	// Backends are the business systems that rules may call.
+	Backends []backend.Config `koanf:"backends"`
+}
+
+// DefaultConfig has no back end.
+func DefaultConfig() Config {
+	return Config{
+		Group: "tidegate-robot", Workers: 64, QueueHigh: 1000, QueueLow: 200,
+		MaxAge: time.Minute, PublishTimeout: 5 * time.Second, Recent: 4096,
+	}
+}
+
+// Validate checks the section and names the key of everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("robot."+format, args...)) }
+	if c.Group == "" || len(c.Group) > 100 {
+		bad("group %q: give the consumer group a name of up to 100 characters", c.Group)
+	}
+	if c.Workers < 1 || c.Workers > 4096 {
+		bad("workers %d: use 1 to 4096", c.Workers)
+	}
+	if c.QueueHigh < 2 || c.QueueHigh > 100_000 || c.QueueLow < 1 || c.QueueLow >= c.QueueHigh {
+		bad("queue_high %d, queue_low %d: use 2 to 100000 for queue_high and less than it, but at least 1, for queue_low", c.QueueHigh, c.QueueLow)
+	}
+	if c.MaxAge < time.Second || c.MaxAge > 10*time.Minute {
+		bad("max_age %s: use 1s to 10m", c.MaxAge)
+	}
+	if c.PublishTimeout < 100*time.Millisecond || c.PublishTimeout > time.Minute {
+		bad("publish_timeout %s: use 100ms to 1m", c.PublishTimeout)
+	}
+	if c.Recent < 1 || c.Recent > 1_000_000 {
+		bad("recent %d: use 1 to 1000000", c.Recent)
+	}
+	seen := map[string]bool{}
+	for i, b := range c.Backends {
+		if err := b.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("robot.backends, entry %d (%s): %w", i+1, b.Name, err))
+		} else if seen[b.Name] {
+			bad("backends, entry %d: the name %q is there twice: choose another", i+1, b.Name)
+		}
+		seen[b.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// BackendNames lists the configured back ends, for engine.Known.
+func (c Config) BackendNames() []string {
+	names := make([]string, 0, len(c.Backends))
+	for _, b := range c.Backends {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+// Limits cap what an account's callbacks may cost, on this node.
+type Limits struct {
+	// Rate is callbacks a second, Burst how many may go at once after a pause,
+	// Concurrency how many are worked at the same time; 0 is no such cap.
+	Rate        float64 `koanf:"rate"`
+	Burst       int     `koanf:"burst"`
+	Concurrency int     `koanf:"concurrency"`
+}
+
+func (l Limits) limit() ratelimit.Limit {
+	return ratelimit.Limit{Rate: l.Rate, Burst: l.Burst, Concurrency: l.Concurrency}
+}
+
+// Validate checks the caps.
+func (l Limits) Validate() error { return l.limit().Validate() }
+
+// Account is what the robot needs to know of one account.
+type Account struct {
+	Name   string
+	Limits Limits
+}
+
+func validAccounts(accounts []Account) error {
+	seen := map[string]bool{}
+	for _, a := range accounts {
+		if !wire.ValidAccount(a.Name) {
+			return fmt.Errorf("account name %q: use 1 to 40 of a-z, 0-9 and -, beginning with a letter or digit", a.Name)
+		}
+		if seen[a.Name] {
+			return fmt.Errorf("account %s is configured twice", a.Name)
+		}
+		seen[a.Name] = true
+		if err := a.Limits.Validate(); err != nil {
+			return fmt.Errorf("account %s: robot: %w", a.Name, err)
+		}
+	}
+	return nil
+}

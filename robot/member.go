@@ -1,0 +1,123 @@
+package robot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/ratelimit"
+)
+
+// member is one account's part of the robot: its reader in the consumer group
+// and its permits.
+type member struct {
+	name    string
+	limits  Limits // guarded by Robot.mu
+	workers int
+	limiter *ratelimit.Limiter
+	group   *kafka.Group
+	cancel  context.CancelFunc // nil while it does not run
+	log     *zap.Logger
+}
+
+// SetAccounts replaces the accounts while the robot runs or before. New ones
+// are read at once, removed ones finish what is in hand, changed caps hold
+// from the next permit on. On an error nothing changes.
+func (r *Robot) SetAccounts(accounts []Account) error {
+	if err := validAccounts(accounts); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := make(map[string]*member, len(accounts))
+	for _, a := range accounts {
+		if old := r.members[a.Name]; old != nil && old.workers == r.workersFor(a) {
+			next[a.Name] = old
+			continue
+		}
+		m, err := r.member(a, r.members[a.Name])
+		if err != nil {
+			return err
+		}
+		next[a.Name] = m
+	}
+	for name, old := range r.members {
+		if next[name] != old && old.cancel != nil {
+			old.cancel()
+		}
+	}
+	for _, a := range accounts {
+		m := next[a.Name]
+		if m.limits != a.Limits {
+			m.limiter.SetLimit(a.Limits.limit())
+			m.limits = a.Limits
+		}
+		if r.base != nil && m.cancel == nil {
+			r.start(m)
+		}
+	}
+	r.members = next
+	return nil
+}
+
+// workersFor leaves room above the concurrency, so that publishing what is
+// done does not keep permits unused.
+func (r *Robot) workersFor(a Account) int {
+	return min(max(r.cfg.Workers, a.Limits.Concurrency+a.Limits.Concurrency/2), 8192)
+}
+
+// member makes the reader of an account. An account that is read anew keeps
+// its limiter: a second one would let twice the rate through for a moment.
+func (r *Robot) member(a Account, old *member) (*member, error) {
+	m := &member{name: a.Name, limits: a.Limits, workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
+	if old != nil {
+		m.limiter, m.limits = old.limiter, old.limits
+	} else {
+		m.limiter = ratelimit.New(a.Limits.limit())
+	}
+	g, err := kafka.NewGroup(r.d.Kafka, kafka.GroupOptions{
+		Group: r.cfg.Group, Topics: []string{r.d.Topics.Callbacks(a.Name)},
+		Handler:   func(ctx context.Context, rec kafka.Record) error { return r.handle(ctx, m, rec) },
+		Workers:   m.workers,
+		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow,
+		OnRevoke: r.pending.forget,
+	}, m.log, r.d.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("account %s: %w", a.Name, err)
+	}
+	m.group = g
+	return m, nil
+}
+
+// start runs a member until it is cancelled; called with the lock.
+func (r *Robot) start(m *member) {
+	ctx, cancel := context.WithCancel(r.base)
+	m.cancel = cancel
+	r.working.Go(func() {
+		defer cancel()
+		if err := m.group.Run(ctx); err != nil {
+			select {
+			case r.failed <- fmt.Errorf("account %s: %w", m.name, err):
+			default:
+			}
+		}
+	})
+}
+
+// Stats gives the partitions that this process works on now.
+func (r *Robot) Stats() []kafka.PartitionStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []kafka.PartitionStats
+	for _, m := range r.members {
+		out = append(out, m.group.Stats()...)
+	}
+	slices.SortFunc(out, func(a, b kafka.PartitionStats) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return out
+}

@@ -1,0 +1,53 @@
+package robot
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of the robot. Labels are configured names and closed sets.
+type metrics struct {
+	callbacks *prometheus.CounterVec
+	replies   *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+	waited    *prometheus.HistogramVec
+	worked    *prometheus.HistogramVec
+	age       *prometheus.HistogramVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	buckets := []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
+	m := &metrics{
+		callbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidegate_robot_callbacks_total",
+			Help: "Callbacks settled, by result: a state, or seen (finished before), unreadable, undeliverable.",
+		}, []string{"account", "result"}),
+		replies: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidegate_robot_replies_total", Help: "Replies handed to the sender.",
+		}, []string{"account"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidegate_robot_failures_total", Help: "Callbacks whose rule could not be followed, by kind of fault, panic or max_age.",
+		}, []string{"account", "cause"}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tidegate_robot_permit_seconds", Help: "Wait for a permit of the account.", Buckets: buckets,
+		}, []string{"account"}),
+		worked: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tidegate_robot_work_seconds", Help: "Time of deciding, back end included.", Buckets: buckets,
+		}, []string{"account"}),
+		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tidegate_robot_age_seconds", Help: "From the arrival of a callback at the door until it is settled.", Buckets: buckets,
+		}, []string{"account"}),
+	}
+	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age)
+	return m
+}
+
+// settled counts an outcome whose letters are all durable.
+func (m *metrics) settled(account string, o *outcome, now time.Time) {
+	m.callbacks.WithLabelValues(account, o.result).Inc()
+	m.replies.WithLabelValues(account).Add(float64(o.replies))
+	if o.callback != nil && o.callback.ReceivedAt > 0 {
+		m.age.WithLabelValues(account).Observe(max(0, now.Sub(time.UnixMilli(o.callback.ReceivedAt)).Seconds()))
+	}
+}

@@ -1,0 +1,137 @@
+package robot
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/ratelimit"
+	"tidegate/pkg/telemetry"
+	"tidegate/pkg/wire"
+	"tidegate/robot/backend"
+	"tidegate/robot/engine"
+)
+
+// Publisher puts a record into the queue and returns once every in-sync
+// replica has it. It must tolerate many callers.
+type Publisher interface {
+	Publish(ctx context.Context, r kafka.Record) (kafka.Record, error)
+}
+
+// Deps is what the robot works with.
+type Deps struct {
+	Kafka     kafka.Config // for the consumer group
+	Topics    wire.Topics
+	Publisher Publisher
+	Rules     *engine.Rules
+	Log       *zap.Logger
+	Hasher    telemetry.Hasher
+	Registry  prometheus.Registerer
+	Now       func() time.Time // nil is the real clock; it stamps letters only
+}
+
+// Robot is the room.
+type Robot struct {
+	cfg      Config
+	d        Deps
+	m        *metrics
+	backends map[string]*backend.Client
+	rules    atomic.Pointer[engine.Rules]
+	recent   *recent
+	pending  *pending
+
+	mu      sync.Mutex
+	members map[string]*member
+	base    context.Context // set while Run runs
+	working sync.WaitGroup
+	failed  chan error
+}
+
+// New makes the room; it does not connect.
+func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Log == nil {
+		d.Log = zap.NewNop()
+	}
+	d.Registry = telemetry.Registerer(d.Registry)
+	r := &Robot{
+		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{},
+		recent: newRecent(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
+	}
+	bm := backend.NewMetrics(d.Registry)
+	for _, b := range cfg.Backends {
+		c, err := backend.New(b, ratelimit.New(b.Limit()), bm)
+		if err != nil {
+			return nil, err
+		}
+		r.backends[b.Name] = c
+	}
+	if err := r.SetRules(d.Rules); err != nil {
+		return nil, err
+	}
+	if err := r.SetAccounts(accounts); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Name implements run.Service.
+func (r *Robot) Name() string { return "robot" }
+
+// SetRules swaps the rules; callbacks in hand finish with the ones they began
+// with. On an error the old ones stay.
+func (r *Robot) SetRules(rules *engine.Rules) error {
+	if rules == nil {
+		return fmt.Errorf("set rules: there are none: name a rules file (rules)")
+	}
+	for _, name := range rules.Backends() {
+		if r.backends[name] == nil {
+			return fmt.Errorf("set rules: a rule calls the back end %q, which is not configured: add it to robot.backends or restart with it", name)
+		}
+	}
+	r.rules.Store(rules)
+	return nil
+}
+
+// Run works callbacks until ctx ends; then it finishes what is in hand,
+// commits and leaves the group.
+func (r *Robot) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.mu.Lock()
+	if r.base != nil {
+		r.mu.Unlock()
+		return fmt.Errorf("run robot: it is running already")
+	}
+	r.base = ctx
+	for _, m := range r.members {
+		r.start(m)
+	}
+	r.mu.Unlock()
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-r.failed:
+		cancel()
+	}
+	r.mu.Lock()
+	r.base = nil
+	r.mu.Unlock()
+	r.working.Wait()
+	for _, b := range r.backends {
+		b.Close()
+	}
+	return err
+}

@@ -1,0 +1,199 @@
+package robot
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/wire"
+	"tidegate/robot/backend"
+	"tidegate/robot/engine"
+)
+
+// handle is the whole life of one record. It returns nil only when everything
+// that the record causes is durable.
+func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
+	at := placeOf(rec)
+	o := r.pending.take(at)
+	if o == nil {
+		var err error
+		if o, err = r.safely(ctx, m, rec); err != nil {
+			return err
+		}
+	}
+	if o == nil {
+		r.m.callbacks.WithLabelValues(m.name, "seen").Inc()
+		return nil
+	}
+	if err := r.settle(ctx, o); err != nil {
+		if ctx.Err() == nil {
+			r.pending.keep(at, o)
+		}
+		return err
+	}
+	r.m.settled(m.name, o, r.d.Now())
+	if o.identity != "" {
+		r.recent.add(rec, o.identity)
+	}
+	return nil
+}
+
+// safely works a record and turns what our own code got wrong, a panic
+// included, into a dead letter: a bug must not hold a follower for ever.
+func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record) (o *outcome, err error) {
+	defer func() {
+		p := recover()
+		if p == nil && (err == nil || ctx.Err() != nil) {
+			return
+		}
+		why := fmt.Errorf("a bug in the robot: panic: %T", p)
+		if p == nil {
+			why = fmt.Errorf("a bug in the robot: %w", err)
+		}
+		m.log.Error("callback becomes a dead letter, please report this", zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.Error(why), zap.Stack("stack"))
+		o, err = r.unreadable(rec, why)
+	}()
+	return r.work(ctx, m, rec)
+}
+
+// work decides what becomes of a record. A nil outcome says that this process
+// has finished the callback already. An error means that ctx ended: the
+// record belongs to somebody else now, and nothing has been decided.
+func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record) (*outcome, error) {
+	c, err := r.read(rec)
+	if err != nil {
+		m.log.Error("callback cannot be read, it becomes a dead letter", zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.Error(err))
+		return r.unreadable(rec, err)
+	}
+	switch {
+	case r.recent.seen(rec, c.IdentityHash):
+		return nil, nil
+	case c.Quarantined != "":
+		return r.quarantined(rec, c)
+	case c.Answered != "":
+		return r.compose(rec, c, verdict{state: wire.Answered, detail: "rule " + c.Answered + ", in the acknowledgement"})
+	}
+	asked := time.Now()
+	release, err := m.limiter.Acquire(ctx, 0)
+	if err != nil {
+		return nil, fmt.Errorf("callback %s: %w", c.ID, err)
+	}
+	defer release()
+	began := time.Now()
+	r.m.waited.WithLabelValues(m.name).Observe(began.Sub(asked).Seconds())
+	v := r.judge(ctx, c)
+	r.m.worked.WithLabelValues(m.name).Observe(time.Since(began).Seconds())
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("callback %s: %w", c.ID, ctx.Err())
+	}
+	if v.cause != "" {
+		r.m.failures.WithLabelValues(m.name, v.cause).Inc()
+		m.log.Warn("callback could not be worked as its rule says", zap.String("callback", c.ID), zap.String("user", r.d.Hasher.OpenID(c.OpenID)),
+			zap.String("rule", v.rule), zap.String("state", string(v.state)), zap.String("reason", v.reason))
+	}
+	return r.compose(rec, c, v)
+}
+
+// verdict is what became of the work on one callback.
+type verdict struct {
+	rule     string
+	replies  []wire.Content
+	class    string
+	validFor time.Duration
+	state    wire.State
+	reason   string
+	detail   string
+	cause    string // kind of a failure, for metrics; "" if there was none
+	dead     string // why the record must be kept as a dead letter, or ""
+}
+
+// judge runs the engine and the back end within max_age. It never panics and
+// never fails: failure is a verdict.
+func (r *Robot) judge(ctx context.Context, c *wire.Callback) (v verdict) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.MaxAge)
+	defer cancel()
+	rules := r.rules.Load()
+	d := engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}
+	defer func() {
+		if p := recover(); p != nil {
+			// The value of a panic may quote a message; its type does not.
+			v = failed(d, wire.Dead, "panic", fmt.Sprintf("panic: %T", p))
+			v.dead = v.reason
+		}
+	}()
+	d, err := rules.Decide(c)
+	if err == nil && d.Call != nil {
+		err = r.ask(ctx, c, &d)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return failed(d, wire.Dead, "max_age", "the work took longer than max_age "+r.cfg.MaxAge.String())
+	case err != nil:
+		return failed(d, wire.Answered, fault.KindOf(err).String(), err.Error())
+	}
+	return done(d)
+}
+
+// ask calls the back end of a decision and renders its answer.
+func (r *Robot) ask(ctx context.Context, c *wire.Callback, d *engine.Decision) error {
+	b := r.backends[d.Call.Backend]
+	if b == nil {
+		return fault.New(fault.Internal, "call back end "+d.Call.Backend, "it is not configured")
+	}
+	answer, err := b.Call(ctx, backend.Request{
+		Method: d.Call.Method, Path: d.Call.Path, Body: d.Call.Body, Timeout: d.Call.Timeout, Key: c.ID, Trace: c.TraceParent,
+	})
+	if err != nil {
+		return err
+	}
+	return d.Render(answer)
+}
+
+// failed is the verdict on work that went wrong: the fallback text, if there
+// is one. Without a text nobody was answered, whatever state was meant.
+func failed(d engine.Decision, state wire.State, cause, reason string) verdict {
+	v := verdict{rule: d.Rule, class: d.Class, validFor: d.ValidFor, state: state, cause: cause, reason: reason, detail: detail(d)}
+	if d.Fallback == "" {
+		v.state = wire.Dead
+		return v
+	}
+	v.replies = []wire.Content{{Type: "text", Text: d.Fallback}}
+	if v.state == wire.Answered {
+		v.reason = "fallback text: " + reason
+	}
+	return v
+}
+
+// done is the verdict on work that went well.
+func done(d engine.Decision) verdict {
+	v := verdict{rule: d.Rule, class: d.Class, validFor: d.ValidFor, replies: d.Replies, state: wire.Answered, detail: detail(d)}
+	if len(d.Replies) > 0 {
+		return v
+	}
+	v.state = wire.NotAnswered
+	switch {
+	case d.Rule == "":
+		v.reason = "no rule matches"
+	case d.NotHere != "":
+		v.reason = d.NotHere
+	default:
+		v.reason = "the rule gives no reply"
+	}
+	return v
+}
+
+func detail(d engine.Decision) string {
+	if d.Rule == "" {
+		return ""
+	}
+	parts := []string{"rule " + d.Rule}
+	if d.Call != nil {
+		parts = append(parts, "back end "+d.Call.Backend)
+	}
+	return strings.Join(append(parts, d.Notes...), ", ")
+}
