@@ -3,11 +3,9 @@
 
 # packages yes|no NAME...: installs what is missing when allowed and root, otherwise says what to install.
 packages() {
-  local install=$1 missing=() name package
+  local install=$1 missing name
   shift
-  for name in "$@"; do
-    while read -r package; do missing+=("$package"); done < <("${name}_packages")
-  done
+  mapfile -t missing < <(for name in "$@"; do "${name}_packages"; done | sort -u)
   # kcat is no engine: it is the client, not written by us, with which tests read what we wrote to Kafka.
   if [[ $install == yes ]] && ! have kcat; then missing+=(kcat); fi
   ((${#missing[@]})) || return 0
