@@ -1,0 +1,109 @@
+package store
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/pkg/wire"
+)
+
+// Filter selects messages; zero fields select everything. Everything given
+// must hold.
+type Filter struct {
+	ID         string       `json:"id,omitempty"`
+	OpenID     string       `json:"openid,omitempty"`
+	App        string       `json:"app,omitempty"`
+	Accounts   []string     `json:"accounts,omitempty"` // any of them
+	Reference  string       `json:"reference,omitempty"`
+	Template   string       `json:"template,omitempty"`
+	CallbackID string       `json:"callback_id,omitempty"`
+	ResendOf   string       `json:"resend_of,omitempty"`
+	States     []wire.State `json:"states,omitempty"` // any of them
+	Kinds      []wire.Kind  `json:"kinds,omitempty"`  // any of them
+	ErrCode    int          `json:"errcode,omitempty"`
+	From       time.Time    `json:"from,omitzero"`    // first news at or after
+	To         time.Time    `json:"to,omitzero"`      // first news before
+	NotResent  bool         `json:"unsent,omitempty"` // leave out what was re-sent already
+	Failed     bool         `json:"failed,omitempty"` // only what belongs into the report of failures
+}
+
+// Mark is a place in a list: behind the message with these values.
+type Mark struct {
+	At      int64  `json:"at"`
+	ID      string `json:"id"`
+	Variant int    `json:"variant,omitempty"`
+}
+
+// Mark is where a list goes on behind this message.
+func (m *Message) Mark() Mark { return Mark{m.At, m.ID, m.Variant} }
+
+// where builds conditions whose values travel as parameters only (S56).
+type where struct {
+	text strings.Builder
+	args []any
+}
+
+func (w *where) and(cond string, args ...any) {
+	if w.text.Len() == 0 {
+		w.text.WriteString(" WHERE ")
+	} else {
+		w.text.WriteString(" AND ")
+	}
+	for _, a := range args {
+		w.args = append(w.args, a)
+		cond = strings.Replace(cond, "@", "$"+strconv.Itoa(len(w.args)), 1)
+	}
+	w.text.WriteString(cond)
+}
+
+func (w *where) text1(column, value string) {
+	if value != "" {
+		w.and(column+" = @", value)
+	}
+}
+
+func anyOf[T ~string](w *where, column string, vs []T) {
+	if len(vs) > 0 {
+		w.and(column+" IN ("+strings.TrimSuffix(strings.Repeat("@, ", len(vs)), ", ")+")", anys(vs)...)
+	}
+}
+
+func (w *where) param(v any) string {
+	w.args = append(w.args, v)
+	return "$" + strconv.Itoa(len(w.args))
+}
+
+func (f Filter) where() *where {
+	w := &where{}
+	w.text1("id", f.ID)
+	w.text1("openid", f.OpenID)
+	w.text1("app", f.App)
+	anyOf(w, "account", f.Accounts)
+	if f.Reference != "" {
+		w.and("reference <> '' AND reference = @", f.Reference) // the words of the index
+	}
+	w.text1("template", f.Template)
+	if f.CallbackID != "" {
+		w.and("callback_id <> '' AND callback_id = @", f.CallbackID)
+	}
+	w.text1("resend_of", f.ResendOf)
+	anyOf(w, "state", f.States)
+	anyOf(w, "kind", f.Kinds)
+	if f.ErrCode != 0 {
+		w.and("errcode = @", f.ErrCode)
+	}
+	if !f.From.IsZero() {
+		w.and("at >= @", f.From.UnixMilli())
+	}
+	if !f.To.IsZero() {
+		w.and("at < @", f.To.UnixMilli())
+	}
+	if f.NotResent {
+		w.and("resent_as = ''")
+	}
+	if f.Failed {
+		w.and("failed = 1")
+	}
+	return w
+}

@@ -1,0 +1,183 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/idgen"
+	"tidegate/pkg/wire"
+)
+
+// FromTimeout is the source of "no receipt came" news, beside wire's sources.
+const FromTimeout = "timeout"
+
+// Limits of texts in rows, in bytes. Longer reasons and details are cut, since
+// they are for people; a longer name or id makes the letter unreadable.
+const (
+	maxText = 500
+	maxName = 128
+)
+
+// maxAhead is how far a sender's clock may be ahead of ours; a time beyond it
+// is taken as now, so that one broken clock cannot put rows at the head of
+// every list for ever.
+const maxAhead = 24 * time.Hour
+
+// News is one piece of news about one message: by ID where it is ours, by
+// (Account, MsgID, OpenID) where WeChat names it.
+type News struct {
+	Source            string
+	Kind              wire.Kind
+	ID                string
+	IdentityHash      string
+	Account           string
+	OpenID            string
+	App               string
+	Lane              string
+	Template          string
+	Reference         string
+	CallbackID        string
+	ResendOf          string
+	State             wire.State
+	Reason            string
+	ErrCode           int
+	MsgID             string
+	Event             string
+	Attempt           int
+	Detail            string
+	PossibleDuplicate bool
+	At                int64
+	Letter            []byte // of a push
+}
+
+// FromReceipt reads a receipt; seen is when its record was written, for
+// letters without a time of their own. An error is of kind fault.Invalid and
+// will stay: the letter belongs to the dead letters.
+func FromReceipt(r *wire.Receipt, seen time.Time) (News, error) {
+	return News{
+		Source: r.Source, Kind: r.MessageKind, ID: r.ID, IdentityHash: r.IdentityHash, Account: r.Account,
+		OpenID: r.OpenID, App: r.App, Lane: r.Lane, Template: r.TemplateID, Reference: r.Reference,
+		CallbackID: r.CallbackID, ResendOf: r.ResendOf, State: r.State, Reason: r.Reason, ErrCode: r.ErrCode,
+		MsgID: realMsgID(r.MsgID), Event: r.Event, Attempt: r.Attempt, Detail: r.Detail,
+		PossibleDuplicate: r.PossibleDuplicate, At: r.At,
+	}.checked(seen)
+}
+
+// realMsgID drops the "0" of answers that carried none (wechat.md 5.3.6).
+func realMsgID(s string) string {
+	if s == "0" {
+		return ""
+	}
+	return s
+}
+
+// FromPush is the news that a push is queued. letter is its encoded form,
+// kept for a re-send.
+func FromPush(p *wire.Push, letter []byte, seen time.Time) (News, error) {
+	return News{
+		Source: "intake", Kind: wire.KindPush, ID: p.ID, IdentityHash: p.IdentityHash, Account: p.Account,
+		OpenID: p.OpenID, App: p.App, Lane: p.Lane, Template: p.TemplateID, Reference: p.Reference,
+		ResendOf: p.ResendOf, State: wire.Queued, At: p.AcceptedAt, Letter: letter,
+	}.checked(seen)
+}
+
+// FromReply is the news that a reply is queued.
+func FromReply(r *wire.Reply, seen time.Time) (News, error) {
+	return News{
+		Source: wire.FromRobot, Kind: wire.KindReply, ID: r.ID, IdentityHash: r.IdentityHash, Account: r.Account,
+		OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID, State: wire.Queued, At: r.CreatedAt, Detail: r.Rule,
+	}.checked(seen)
+}
+
+// FromRepeat is the news that a user's repeat was acked and not worked (M9).
+func FromRepeat(r *wire.Repeat, seen time.Time) (News, error) {
+	return News{
+		Source: wire.FromDoor, Kind: wire.KindCallback, ID: r.ID, Account: r.Account, OpenID: r.OpenID,
+		State: wire.Repeated, Reason: r.Reason, At: r.At, Detail: r.Action,
+	}.checked(seen)
+}
+
+// checked refuses what could not be joined or stored, and cleans what is only
+// text.
+func (n News) checked(seen time.Time) (News, error) {
+	const op = "read news"
+	if n.ID != "" {
+		if _, err := idgen.Parse(n.ID); err != nil {
+			return News{}, fault.New(fault.Invalid, op, "id: %w", err).WithField("id")
+		}
+	} else if n.MsgID == "" || n.Source != wire.FromWeChat {
+		return News{}, fault.New(fault.Invalid, op, "the letter names no message: neither id nor WeChat's msg_id").WithField("id")
+	}
+	if n.State.Rank() == 0 {
+		return News{}, fault.New(fault.Invalid, op, "unknown state %q", cut(string(n.State), 40)).WithField("state")
+	}
+	if !wire.ValidAccount(n.Account) {
+		return News{}, fault.New(fault.Invalid, op, "not an account's name").WithField("account")
+	}
+	if n.OpenID != "" && !wire.ValidOpenID(n.OpenID) {
+		return News{}, fault.New(fault.Invalid, op, "not an openid").WithField("openid")
+	}
+	switch n.Kind {
+	case wire.KindCallback, wire.KindReply, wire.KindPush:
+	default:
+		return News{}, fault.New(fault.Invalid, op, "unknown kind of message %q", cut(string(n.Kind), 40)).WithField("message_kind")
+	}
+	if err := n.checkNames(op); err != nil {
+		return News{}, err
+	}
+	n.Reason, n.Detail = cut(n.Reason, maxText), cut(n.Detail, maxText)
+	n.Attempt = min(max(n.Attempt, 0), 1<<20)
+	if n.ErrCode != int(int32(n.ErrCode)) {
+		n.ErrCode = 0 // not one of WeChat's, whose codes have 32 bits
+	}
+	if n.At <= 0 || n.At > seen.Add(maxAhead).UnixMilli() {
+		n.At = seen.UnixMilli()
+	}
+	return n, nil
+}
+
+func (n *News) checkNames(op string) error {
+	for _, f := range []struct{ field, value string }{
+		{"identity_hash", n.IdentityHash}, {"app", n.App}, {"lane", n.Lane}, {"template_id", n.Template},
+		{"reference", n.Reference}, {"callback_id", n.CallbackID}, {"resend_of", n.ResendOf},
+		{"msg_id", n.MsgID}, {"source", n.Source}, {"event", n.Event},
+	} {
+		if len(f.value) > maxName || f.value != cut(f.value, maxName) {
+			return fault.New(fault.Invalid, op, "longer than %d bytes or not clean text", maxName).WithField(f.field)
+		}
+	}
+	return nil
+}
+
+// digest tells pieces of news apart. WeChat's repeats and our own time-outs
+// are the same news whenever they come; two tries of a sender are not.
+func (n *News) digest() string {
+	at := n.At
+	if n.Source == wire.FromWeChat || n.Source == FromTimeout {
+		at = 0
+	}
+	h := sha256.New()
+	for _, s := range []string{n.Source, string(n.State), strconv.FormatInt(at, 10), strconv.Itoa(n.Attempt), strconv.Itoa(n.ErrCode), n.Reason, n.Event, n.MsgID} {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+func (n *News) step() Step {
+	return Step{Source: n.Source, State: n.State, At: n.At, Attempt: n.Attempt, Reason: n.Reason, ErrCode: n.ErrCode, Event: n.Event, Detail: n.Detail}
+}
+
+// cut makes text that every engine stores: valid UTF-8 without NUL (which
+// PostgreSQL refuses), at most n bytes.
+func cut(s string, n int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return s
+}

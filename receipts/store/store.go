@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"tidegate/pkg/wire"
+)
+
+// Applier joins news into rows.
+type Applier interface {
+	Apply(ctx context.Context, news []News) (Applied, error)
+}
+
+// Reader answers questions about rows.
+type Reader interface {
+	Get(ctx context.Context, id string) ([]*Message, error)
+	Steps(ctx context.Context, id string, variant int) ([]Step, error)
+	Letter(ctx context.Context, id string, variant int) ([]byte, error)
+	List(ctx context.Context, f Filter, after *Mark, limit int) ([]*Message, error)
+	Count(ctx context.Context, f Filter, limit int) (int, error)
+}
+
+// Counter adds rows up.
+type Counter interface {
+	Tallies(ctx context.Context, from, to time.Time) ([]Tally, error)
+	Failures(ctx context.Context, f Filter) ([]Failure, error)
+	Parking(ctx context.Context) (waiting, foreign int64, err error)
+}
+
+// Keeper does what time demands.
+type Keeper interface {
+	TimeOut(ctx context.Context, before time.Time) (int, error)
+	Disown(ctx context.Context, before time.Time) (int, error)
+	Purge(ctx context.Context, kinds []wire.Kind, before time.Time) (int, error)
+	PurgeParked(ctx context.Context, before time.Time) (int, error)
+}
+
+// Resender remembers confirmed re-sends.
+type Resender interface {
+	BeginResend(ctx context.Context, r Resend, lease time.Duration) (Resend, error)
+	Resent(ctx context.Context, request string, marks []ResentMark) error
+	EndResend(ctx context.Context, request string) error
+	DropResend(ctx context.Context, request string) error
+}
+
+// Store is all of it; package storetest says what each part must do.
+type Store interface {
+	Applier
+	Reader
+	Counter
+	Keeper
+	Resender
+	Ping(ctx context.Context) error
+}
+
+var _ Store = (*SQL)(nil)
