@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
@@ -268,10 +269,10 @@ func TestManyDeliveriesOneFresh(t *testing.T) {
 				v, c := s.Claim(ctx, fmt.Sprint(id))
 				if v == dedupe.Fresh {
 					fresh.Add(1)
-					require.NoError(t, c.Done(ctx))
+					assert.NoError(t, c.Done(ctx))
 					return
 				}
-				require.Equal(t, dedupe.Duplicate, v)
+				assert.Equal(t, dedupe.Duplicate, v)
 			})
 		}
 		wg.Wait()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -142,7 +143,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 		for range 500 {
 			wg.Go(func() {
 				release, err := l.Acquire(t.Context(), 0)
-				require.NoError(t, err)
+				assert.NoError(t, err)
 				most.Store(max(most.Load(), now.Add(1)))
 				time.Sleep(time.Millisecond)
 				now.Add(-1)
@@ -166,7 +167,7 @@ func TestLowerNumberFirst(t *testing.T) {
 		queue := func(priority int, name string) {
 			wg.Go(func() {
 				release, err := l.Acquire(t.Context(), priority)
-				require.NoError(t, err)
+				assert.NoError(t, err)
 				mu.Lock()
 				order = append(order, name)
 				mu.Unlock()
@@ -200,7 +201,7 @@ func TestAPauseOfTheProcessDoesNotBunch(t *testing.T) {
 		for range 64 {
 			wg.Go(func() {
 				release, err := l.Acquire(t.Context(), 0)
-				require.NoError(t, err)
+				assert.NoError(t, err)
 				mu.Lock()
 				at = append(at, l.now())
 				mu.Unlock()
@@ -223,23 +224,23 @@ func TestWhoGivesUpLeavesNoTrace(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			release, err := l.Acquire(ctx, 0)
-			require.ErrorIs(t, err, context.Canceled)
-			require.Equal(t, fault.Unavailable, fault.KindOf(err))
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, fault.Unavailable, fault.KindOf(err))
 			release()
 		})
 		wg.Go(func() {
 			short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			_, err := l.Acquire(short, 0)
-			require.Equal(t, fault.Limited, fault.KindOf(err))
+			assert.Equal(t, fault.Limited, fault.KindOf(err))
 		})
 		synctest.Wait()
 		begin := time.Now()
 		wg.Go(func() {
 			release, err := l.Acquire(t.Context(), 1)
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			release()
-			require.Equal(t, time.Second, time.Since(begin), "those before it used no permit")
+			assert.Equal(t, time.Second, time.Since(begin), "those before it used no permit")
 		})
 		cancel()
 		wg.Wait()
@@ -261,7 +262,7 @@ func TestTryAcquireDoesNotOvertake(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			r, err := l.Acquire(t.Context(), 9)
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			r()
 		})
 		synctest.Wait()
@@ -280,7 +281,7 @@ func TestSetLimitIsFeltAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			release, err := l.Acquire(t.Context(), 0)
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			release()
 		})
 		synctest.Wait()
