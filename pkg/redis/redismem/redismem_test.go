@@ -196,7 +196,7 @@ func TestNothingOutlivesItsLifeUnderLoad(t *testing.T) {
 	for g := range 8 {
 		c := dial(t, s.Addr())
 		wg.Go(func() {
-			for i := range 300 {
+			for i := range 150 {
 				k, l := fmt.Sprint("k", i%7), fmt.Sprint("k", (i+g)%7)
 				for _, reply := range []string{
 					c.run("SET " + k + " v PX 1"),
