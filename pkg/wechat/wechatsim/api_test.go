@@ -184,10 +184,10 @@ func TestDailyQuotaResetsAtMidnightInBeijing(t *testing.T) {
 	}
 	require.Equal(t, []int{0, 0, 45009}, []int{send(), send(), send()})
 	require.Equal(t, dailyQuota{2, 2, 0}, quota().Quota)
-	clear := func() int { return post(t, s, PathClearQuota, token, `{"appid":"`+testAppID+`"}`).Errcode }
-	require.Zero(t, clear())
+	clearing := func() int { return post(t, s, PathClearQuota, token, `{"appid":"`+testAppID+`"}`).Errcode }
+	require.Zero(t, clearing())
 	require.Equal(t, []int{0, 0, 45009}, []int{send(), send(), send()})
-	require.Equal(t, 48006, clear())
+	require.Equal(t, 48006, clearing())
 	require.NoError(t, s.Advance(14*time.Hour+59*time.Minute)) // 23:59 in Beijing
 	token = stable(t, s, false).Token
 	require.Equal(t, 45009, send())

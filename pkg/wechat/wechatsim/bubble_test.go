@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -72,6 +73,9 @@ func deliveries(s *Sim) []Entry {
 	out, _ := s.Journal().Read(0, 100_000, func(e *Entry) bool { return e.Kind == KindDelivery })
 	return out
 }
+
+// passes waits for d of the bubble's time.
+func passes(d time.Duration) { <-time.NewTimer(d).C }
 
 // hang answers nothing until the delivery is given up.
 func hang(_ http.ResponseWriter, r received) { <-r.gone }

@@ -44,7 +44,7 @@ func TestConfigMistakesAreNamed(t *testing.T) {
 func TestLeftOutNumbersTakeDefaults(t *testing.T) {
 	s, err := New(Config{Accounts: []Account{testAccount(ModePlain)}}, zap.NewNop())
 	require.NoError(t, err)
-	defer s.Close()
+	defer func() { require.NoError(t, s.Close()) }()
 	got, want := s.cfg, DefaultConfig()
 	require.Equal(t, want.Limits, got.Limits)
 	require.Equal(t, want.Timeout, got.Timeout)

@@ -49,7 +49,7 @@ type actRequest struct {
 }
 
 // act resolves the follower, adds a mark to *content and delivers.
-func (s *Sim) act(ctx context.Context, q actRequest, glue string, content *string, make func(openid string) (Stimulus, error)) (any, error) {
+func (s *Sim) act(ctx context.Context, q actRequest, glue string, content *string, stimulus func(openid string) (Stimulus, error)) (any, error) {
 	openid, err := s.follower(q.who)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *Sim) act(ctx context.Context, q actRequest, glue string, content *strin
 		mark = s.Mark()
 		*content += glue + mark
 	}
-	stim, err := make(openid)
+	stim, err := stimulus(openid)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -54,7 +55,9 @@ func TestControlSurface(t *testing.T) {
 	require.NoError(t, s.Idle(ctx))
 	v := control(t, s, http.MethodGet, "verdict?grace=1s", "", http.StatusOK)
 	require.Equal(t, true, v["ok"])
-	require.EqualValues(t, 2, v["replies"].(map[string]any)["answered"])
+	replies, isObject := v["replies"].(map[string]any)
+	require.True(t, isObject)
+	require.EqualValues(t, 2, replies["answered"])
 }
 
 func TestControlRefusesMistakes(t *testing.T) {
@@ -106,9 +109,9 @@ func TestJournalStreamsAndFilters(t *testing.T) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/sim/v1/journal?follow=1&kind=delivery&limit=2", nil)
 	require.NoError(t, err)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.client.Do(req)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	for range 2 {
 		_, err := s.Act(ctx, "", Text(anyone(t, s), "x"))
 		require.NoError(t, err)
@@ -130,7 +133,7 @@ func TestAnnouncedPush(t *testing.T) {
 	out := control(t, s, http.MethodPost, "expect", `{}`, http.StatusOK)
 	require.EqualValues(t, 1, s.Verdict(0).Pushes.Lost)
 	token := stable(t, s, false).Token
-	body := templateTo(out["openid"].(string), "T", "c1", `{"thing1":{"value":"`+out["mark"].(string)+`"}}`)
+	body := templateTo(fmt.Sprint(out["openid"]), "T", "c1", fmt.Sprintf(`{"thing1":{"value":%q}}`, out["mark"]))
 	require.Zero(t, post(t, s, PathTemplateSend, token, body).Errcode)
 	require.True(t, s.Verdict(0).OK)
 }

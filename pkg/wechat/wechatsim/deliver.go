@@ -173,7 +173,7 @@ func (s *Sim) post(ctx context.Context, cb *callback) result {
 	resp, err := s.client.Do(req)
 	var answer []byte
 	if err == nil {
-		defer resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }()
 		r.status = resp.StatusCode
 		answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	}

@@ -117,7 +117,7 @@ func TestLostAckIsRepeatedThoughTheServerAccepted(t *testing.T) {
 func TestParallelDuplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := bubbleSim(t, testConfig(ModeSafe), func(w http.ResponseWriter, _ received) {
-			time.Sleep(time.Second) // all copies are under way at the same time
+			passes(time.Second) // all copies are under way at the same time
 			_, _ = io.WriteString(w, "success")
 		})
 		require.NoError(t, s.SetFaults(Fault{Do: FaultParallel, Copies: 4}))
@@ -158,7 +158,7 @@ func TestMarkFailPausesForAMinute(t *testing.T) {
 				}
 				require.Zero(t, time.Since(begun))
 				require.EqualValues(t, 1, s.Verdict(0).Callbacks.Skipped)
-				time.Sleep(time.Minute)
+				passes(time.Minute)
 				d, err = s.Act(t.Context(), "", Text(user, "after the pause"))
 				require.NoError(t, err)
 				require.True(t, d.Acked)

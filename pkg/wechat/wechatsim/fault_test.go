@@ -2,7 +2,6 @@ package wechatsim
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -24,7 +23,7 @@ func overSockets(ctx context.Context, s *Sim, token, openid string) (int, string
 	if err != nil {
 		return 0, "", err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(body), err
 }
@@ -56,11 +55,11 @@ func TestAPIFaults(t *testing.T) {
 			require.NotContains(t, body, "{")
 		}, false},
 		"hang": {Fault{Do: FaultHang, Applied: true}, func(t *testing.T, _ int, _ string, err error) {
-			require.True(t, errors.Is(err, context.DeadlineExceeded), err)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}, true},
 		"slow": {Fault{Do: FaultSlow, DelayMS: 20}, func(t *testing.T, status int, body string, err error) {
 			require.NoError(t, err)
-			require.Equal(t, `{"errcode":0,"errmsg":"ok"}`, body)
+			require.JSONEq(t, `{"errcode":0,"errmsg":"ok"}`, body)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

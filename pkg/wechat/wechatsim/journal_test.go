@@ -88,7 +88,7 @@ func TestCutOffDeliveriesAreClosedAtTheNextStart(t *testing.T) {
 	require.NoError(t, s.Close())
 	f, err := os.Open(cfg.Journal.File)
 	require.NoError(t, err)
-	defer f.Close()
+	defer func() { require.NoError(t, f.Close()) }()
 	entries, _, err := ReadJournal(f)
 	require.NoError(t, err, "the torn line is gone")
 	require.Len(t, entries, 2)
@@ -142,5 +142,5 @@ func TestIdleTellsWhatIsOutstanding(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, s.Idle(ctx), "2 callbacks, replies or pushes are outstanding")
+	require.ErrorContains(t, s.Idle(ctx), "2 callbacks, replies, pushes or receipts are outstanding")
 }

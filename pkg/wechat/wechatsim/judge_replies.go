@@ -109,12 +109,15 @@ const (
 
 // settle moves an acked cause to its fate; a late reply outweighs a refusal.
 func (j *Judge) settle(c *cause, to fate) {
-	switch {
-	case c.fate == unacked || c.fate == answered || c.fate == to:
+	if c.fate == to {
 		return
-	case c.fate == waiting:
+	}
+	switch c.fate {
+	case unacked, answered:
+		return
+	case waiting:
 		delete(j.waiting, c)
-	case c.fate == refused:
+	case refused:
 		j.v.Replies.Refused--
 	}
 	c.fate = to

@@ -138,7 +138,7 @@ func TestReceiptScripts(t *testing.T) {
 				require.Zero(t, a.Errcode)
 				if c.after > 0 {
 					require.Empty(t, b.received())
-					time.Sleep(c.after)
+					passes(c.after)
 					synctest.Wait()
 				}
 				var statuses []string
@@ -157,6 +157,19 @@ func TestReceiptScripts(t *testing.T) {
 	}
 }
 
+func TestIdleWaitsForReceipts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := bubbleSim(t, testConfig(ModePlain), nil)
+		token := stable(t, s, false).Token
+		require.NoError(t, s.SetFaults(Fault{Do: ReceiptLate, DelayMS: 5000}))
+		require.Zero(t, post(t, s, PathTemplateSend, token, templateTo(anyone(t, s), "T", "", someData)).Errcode)
+		begun := time.Now()
+		require.NoError(t, s.Idle(t.Context()))
+		require.Equal(t, 5*time.Second, time.Since(begun))
+		require.Len(t, b.received(), 1)
+	})
+}
+
 func TestWhoBlocksTheAccountIsToldByTheReceipt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := bubbleSim(t, testConfig(ModePlain), nil)
@@ -165,7 +178,7 @@ func TestWhoBlocksTheAccountIsToldByTheReceipt(t *testing.T) {
 		token := stable(t, s, false).Token
 		require.Zero(t, post(t, s, PathTemplateSend, token, templateTo(user, "T", "", someData)).Errcode)
 		require.Zero(t, post(t, s, PathBizSend, token, templateTo(user, "S", "", someData)).Errcode)
-		time.Sleep(time.Second)
+		passes(time.Second)
 		synctest.Wait()
 		got := b.received()
 		require.Len(t, got, 2)

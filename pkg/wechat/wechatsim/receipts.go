@@ -65,22 +65,31 @@ func (c *call) schedule() <-chan struct{} {
 
 // receiptAfter delivers a receipt after delay and closes done, if given.
 func (s *Sim) receiptAfter(a *account, stim Stimulus, delay time.Duration, done chan struct{}) {
+	if target, _ := a.target(); target == "" {
+		if done != nil {
+			close(done)
+		}
+		return
+	}
+	s.receiptsDue.Add(1)
 	started := s.goWork(func() {
 		if done != nil {
 			defer close(done)
 		}
-		if url, _ := a.target(); url == "" || pause(s.life, delay) != nil {
-			return
+		if pause(s.life, delay) == nil {
+			s.deliverReceipt(s.life, a, stim)
 		}
-		s.deliverReceipt(s.life, a, stim)
 	})
 	if !started && done != nil {
 		close(done)
 	}
 }
 
+// deliverReceipt makes the receipt a callback before it stops counting as due,
+// so that Idle sees it as one or the other at every moment.
 func (s *Sim) deliverReceipt(ctx context.Context, a *account, stim Stimulus) {
 	cb, err := s.arise(a, stim)
+	s.receiptsDue.Add(-1)
 	if err != nil {
 		s.journal.append(Entry{Kind: KindNote, Account: a.cfg.AppID, OpenID: stim.OpenID, What: "receipt dropped", Error: err.Error()})
 		return

@@ -28,7 +28,7 @@ func replyBot(t *testing.T, mode string) (*bot, *Sim) {
 		_ = http.NewResponseController(w).Flush()
 		about := r.fields["Content"] + r.fields["EventKey"]
 		if strings.Contains(about, markPrefix) {
-			resp, err := http.Post(s.URL()+PathCustomSend+"?access_token="+token, "application/json",
+			resp, err := b.server.Client().Post(s.URL()+PathCustomSend+"?access_token="+token, "application/json",
 				strings.NewReader(textTo(r.fields["FromUserName"], "reply to "+about)))
 			if err == nil {
 				_ = resp.Body.Close()

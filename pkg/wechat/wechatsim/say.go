@@ -106,7 +106,7 @@ func (s *Sim) VerifyURL(ctx context.Context, acct string) error {
 	if err != nil {
 		return fmt.Errorf("check callback address: %w", plainError(err))
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case err != nil:

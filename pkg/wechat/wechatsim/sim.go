@@ -33,6 +33,8 @@ type Sim struct {
 
 	callbacks atomic.Uint64 // numbers of callbacks, also in marks
 	msgIDs    atomic.Int64
+	// receiptsDue were promised by an accepted push and are not callbacks yet.
+	receiptsDue atomic.Int64
 
 	life   context.Context
 	end    context.CancelFunc
@@ -149,7 +151,7 @@ var (
 
 // Start listens on Config.Addr and serves until Close.
 func (s *Sim) Start() error {
-	l, err := net.Listen("tcp", s.cfg.Addr)
+	l, err := (&net.ListenConfig{}).Listen(s.life, "tcp", s.cfg.Addr)
 	if err != nil {
 		return fmt.Errorf("listen %s: %w", s.cfg.Addr, err)
 	}
@@ -197,7 +199,9 @@ func (s *Sim) Close() error {
 		s.end()
 		if server != nil {
 			err = server.Close()
-			<-s.serving
+			if end := <-s.serving; !errors.Is(end, http.ErrServerClosed) {
+				s.log.Warn("the listener of the simulator had ended", zap.Error(end))
+			}
 		}
 		s.work.Wait()
 		s.client.CloseIdleConnections()
@@ -260,16 +264,17 @@ func (s *Sim) Advance(d time.Duration) error {
 	return nil
 }
 
-// Idle waits until every callback is settled and every cause and announced push
-// has its effect, or ctx ends.
+// Idle waits until every callback and receipt is settled and every cause and
+// announced push has its effect, or ctx ends.
 func (s *Sim) Idle(ctx context.Context) error {
 	for {
 		seq, _ := s.journal.Len()
-		if s.journal.judge.outstanding() == 0 {
+		left := int64(s.journal.judge.outstanding()) + s.receiptsDue.Load()
+		if left == 0 {
 			return nil
 		}
 		if err := s.journal.Wait(ctx, seq); err != nil {
-			return fmt.Errorf("%d callbacks, replies or pushes are outstanding: %w", s.journal.judge.outstanding(), err)
+			return fmt.Errorf("%d callbacks, replies, pushes or receipts are outstanding: %w", left, err)
 		}
 	}
 }
