@@ -2,6 +2,7 @@ package sender
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"go.uber.org/zap"
@@ -9,7 +10,6 @@ import (
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/wire"
-	"tidegate/sender/intent"
 )
 
 const (
@@ -43,12 +43,12 @@ func (s *Sender) handle(ctx context.Context, st *station, lane string, rec kafka
 		}
 		g.ending = e
 	}
-	return s.settle(ctx, p, g.ending, rec)
+	return s.settle(ctx, p, g, g.ending, rec)
 }
 
 // work tries until there is an ending or the wait is too long for a worker.
-func (s *Sender) work(ctx context.Context, st *station, p *parcel, g *progress) (*ending, error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (s *Sender) work(hard context.Context, st *station, p *parcel, g *progress) (*ending, error) {
+	ctx, cancel := context.WithCancel(hard)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() // a stop does not wait for pauses
 	var waited time.Duration
@@ -56,7 +56,7 @@ func (s *Sender) work(ctx context.Context, st *station, p *parcel, g *progress) 
 		if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
 			return e, nil
 		}
-		e, wait, err := s.try(ctx, st, p, g)
+		e, wait, err := s.try(ctx, hard, st, p, g)
 		if e != nil || err != nil {
 			return e, err
 		}
@@ -73,8 +73,12 @@ func (s *Sender) work(ctx context.Context, st *station, p *parcel, g *progress) 
 }
 
 // try makes at most one request. It gives an ending, or how long to wait
-// before the next try, or an error if this process should let go for now.
-func (s *Sender) try(ctx context.Context, st *station, p *parcel, g *progress) (*ending, time.Duration, error) {
+// before the next try, or an error if this process should let go for now. ctx
+// also ends when the room is to stop; behind the intent only hard counts, which
+// ends with the right to the partition: a message that was begun and not sent
+// would look doubtful to whoever finds it, so it is rather sent. Places keep
+// their number small.
+func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progress) (*ending, time.Duration, error) {
 	r := st.road(p.api)
 	t, wait := r.enter(s.now())
 	if wait > 0 {
@@ -96,10 +100,10 @@ func (s *Sender) try(ctx context.Context, st *station, p *parcel, g *progress) (
 	if a, refused := r.refusedTemplate(p.template, s.now()); refused && p.push() {
 		return with(end(p, g, wire.Rejected, "WeChat refuses the template", s.now()), a), 0, nil
 	}
-	if e, err := s.begin(ctx, p, g); e != nil || err != nil {
+	if e, err := s.begin(hard, p, g); e != nil || err != nil {
 		return e, 0, err
 	}
-	if e, err := s.permit(ctx, r, p, g); e != nil || err != nil {
+	if e, err := s.permit(hard, r, p, g); e != nil || err != nil {
 		return e, 0, err
 	}
 	a := s.request(ctx, p, g, tok.Value)
@@ -129,9 +133,23 @@ func (s *Sender) begin(ctx context.Context, p *parcel, g *progress) (*ending, er
 	if past.Fresh {
 		return nil, nil
 	}
+	if past.News != "" {
+		s.met.copies.WithLabelValues(p.account).Inc()
+		return remembered(p, past.News)
+	}
 	g.unsure++
 	s.met.pasts.WithLabelValues(p.account).Inc()
 	return doubtful(p, g, s.cfg.Retry, s.now()), nil
+}
+
+// remembered is the ending of a letter that ended before and came back, because
+// its offset was not committed. Its receipt may not have been published.
+func remembered(p *parcel, news string) (*ending, error) {
+	var r wire.Receipt
+	if err := json.Unmarshal([]byte(news), &r); err != nil {
+		return nil, fault.New(fault.Internal, "read outcome of "+p.key.ID, "%w", err)
+	}
+	return &ending{receipt: &r, written: true}, nil
 }
 
 // permit waits for the departure. It comes last: what it lets go leaves at
@@ -164,15 +182,27 @@ func (s *Sender) request(ctx context.Context, p *parcel, g *progress, token stri
 	return a
 }
 
-// settle makes the ending durable. If that fails the handler fails, and the
-// ending is kept for the next time.
-func (s *Sender) settle(ctx context.Context, p *parcel, e *ending, rec kafka.Record) error {
+// settle makes the ending durable: in the store of intents, so that the letter
+// is recognised if it comes back, and as a receipt. If that fails the handler
+// fails, and the ending is kept for the next time.
+func (s *Sender) settle(ctx context.Context, p *parcel, g *progress, e *ending, rec kafka.Record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postTimeout)
 	defer cancel()
 	if e.park {
 		if err := s.park(ctx, p, rec, e.reason); err != nil {
 			return err
 		}
+		e.park = false
+	}
+	if g.begun && !e.written {
+		news, err := json.Marshal(e.receipt)
+		if err != nil {
+			return fault.Wrap(fault.Internal, "write outcome of "+p.key.ID, err)
+		}
+		if err := s.intents.Finish(ctx, p.key, string(news)); err != nil {
+			return err
+		}
+		e.written = true
 	}
 	if err := s.outbox.Post(ctx, s.topics.Receipts(), e.receipt); err != nil {
 		return fault.Wrap(fault.Unavailable, "settle "+p.key.ID, err)
@@ -191,7 +221,7 @@ func (s *Sender) unreadable(ctx context.Context, st *station, p *parcel, rec kaf
 	if p != nil {
 		e := end(p, &progress{}, wire.Dead, cause.Error(), s.now())
 		e.park = true
-		return s.settle(ctx, p, e, rec)
+		return s.settle(ctx, p, &progress{}, e, rec)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postTimeout)
 	defer cancel()
@@ -211,11 +241,6 @@ func (s *Sender) park(ctx context.Context, p *parcel, rec kafka.Record, reason s
 	s.log.Warn("letter parked", zap.String("id", p.key.ID), zap.String("account", p.account), zap.String("topic", rec.Topic),
 		zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.String("reason", reason))
 	return nil
-}
-
-// Begun is the store of intents.
-type Begun interface {
-	Begin(ctx context.Context, k intent.Key) (intent.Past, error)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -1,8 +1,8 @@
 // Package sender is the only door out: it takes replies and pushes from the
 // queue, calls WeChat, and says what came of each.
 //
-//	replies          ─┐                       account + API
-//	pushes.realtime  ─┼─▶ letter ▸ place ▸ token ▸ intent ▸ permit ▸ request ▸ outcome ─▶ receipts ▸ commit
+//	replies          ─┐
+//	pushes.realtime  ─┼─▶ token ▸ place ▸ intent ▸ permit ▸ request ▸ outcome row ▸ receipt ▸ commit
 //	pushes.bulk      ─┘
 //
 // Each account and lane has a consumer group of its own, so that neither
@@ -22,8 +22,8 @@
 // What is not known. A request that may have arrived is not a failure. Pushes
 // go again with the same client_msg_id, which WeChat absorbs; replies go again
 // marked as possible duplicates, or end as unknown, as their class says. A
-// letter that comes back after a crash with its intent there is treated in the
-// same way.
+// letter that comes back after a crash with its intent there and no outcome is
+// treated in the same way; one with an outcome is not tried again.
 //
 // On failure. Database away: nothing is sent. Queue away: outcomes are kept in
 // memory and offsets are not committed. WeChat away or refusing an account or

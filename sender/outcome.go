@@ -116,6 +116,7 @@ type ending struct {
 	receipt *wire.Receipt
 	park    bool // keep the record as a dead letter as well
 	reason  string
+	written bool // the store of intents knows it
 }
 
 // stale ends a message that must not be tried any more, whatever it waits for.

@@ -11,14 +11,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"tidegate/pkg/api"
 	"tidegate/pkg/wechat/wechatsim"
 	"tidegate/pkg/wire"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A push travels from the API to WeChat, and its outcome to the receipts.
 func TestPushRoad(t *testing.T) {

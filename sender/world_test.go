@@ -2,6 +2,7 @@ package sender_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -249,25 +250,30 @@ type setup struct {
 	limits    sender.Limits
 	publisher sender.Publisher
 	now       func() time.Time
-	noRedis   bool
 }
 
-func quick(s *setup) {
+func defaults(p sender.Publisher) setup {
+	s := setup{cfg: sender.DefaultConfig(), publisher: p, limits: sender.Limits{
+		Replies: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16}, Template: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16},
+		Subscription: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16},
+	}}
 	s.cfg.Retry.First, s.cfg.Retry.Last = time.Millisecond, 20*time.Millisecond
+	return s
+}
+
+func (w *world) child() childWorld {
+	return childWorld{Kafka: w.kafka.Brokers[0], Prefix: w.prefix, Redis: w.redisAddr, DB: w.dbPath, WeChat: w.sim.URL()}
 }
 
 // start runs a sender until the test ends or stop is called.
 func (w *world) start(change ...func(*setup)) *room {
 	w.t.Helper()
-	s := setup{cfg: sender.DefaultConfig(), publisher: w.producer, limits: sender.Limits{
-		Replies: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16}, Template: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16},
-		Subscription: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16},
-	}}
-	quick(&s)
+	s := defaults(w.producer)
 	for _, c := range change {
 		c(&s)
 	}
-	r, run, closeAll := w.build(w.t.Context(), s)
+	r, run, closeAll, err := assemble(w.t.Context(), w.child(), s)
+	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -276,40 +282,61 @@ func (w *world) start(change ...func(*setup)) *room {
 		once.Do(func() {
 			cancel()
 			require.NoError(w.t, <-done)
-			closeAll()
+			require.NoError(w.t, closeAll())
 		})
 	}
 	w.t.Cleanup(r.stop)
 	return r
 }
 
-func (w *world) build(ctx context.Context, s setup) (r *room, run func(context.Context) error, closeAll func()) {
-	w.t.Helper()
+// assemble makes a sender as package app does.
+func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(context.Context) error, closeAll func() error, err error) {
 	core, logs := observer.New(zap.InfoLevel)
-	db, err := sqldb.Open(ctx, sqldb.Config{Driver: sqldb.SQLite, DSN: w.dbPath})
-	require.NoError(w.t, err)
-	var rc *redis.Client
-	if !s.noRedis {
-		cfg := redis.DefaultConfig()
-		cfg.Addrs, cfg.Prefix = []string{w.redisAddr}, w.prefix
-		rc, err = redis.Open(cfg, zap.NewNop())
-		require.NoError(w.t, err)
+	var stack undo
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stack.close())
+		}
+	}()
+	db, err := sqldb.Open(ctx, sqldb.Config{Driver: sqldb.SQLite, DSN: w.DB})
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	wx, err := wechat.NewClient(nil, wechat.Options{BaseURLs: []string{w.sim.URL()}})
-	require.NoError(w.t, err)
-	require.NoError(w.t, api.Migrate(ctx, db))
+	stack = append(stack, db.Close)
+	cfg := redis.DefaultConfig()
+	cfg.Addrs, cfg.Prefix = []string{w.Redis}, w.Prefix
+	rc, err := redis.Open(cfg, zap.NewNop())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	stack = append(stack, rc.Close)
+	wx, err := wechat.NewClient(nil, wechat.Options{BaseURLs: []string{w.WeChat}})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	stack = append(stack, func() error { wx.CloseIdle(); return nil })
+	if err := api.Migrate(ctx, db); err != nil {
+		return nil, nil, nil, err
+	}
 	r = &room{log: logs, reg: prometheus.NewRegistry(), keys: api.NewBook(db, nil)}
 	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
-		Kafka: w.kafka, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
-		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: w.topics(), Log: zap.New(core), Reg: r.reg, Now: s.now,
+		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
+		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now,
 	})
-	require.NoError(w.t, err)
-	require.NoError(w.t, r.SetAccounts([]sender.Account{{Name: account, AppID: appID, Secret: secret, Limits: s.limits}}))
-	return r, r.Run, func() {
-		wx.CloseIdle()
-		if rc != nil {
-			require.NoError(w.t, rc.Close())
-		}
-		require.NoError(w.t, db.Close())
+	if err != nil {
+		return nil, nil, nil, err
 	}
+	err = r.SetAccounts([]sender.Account{{Name: account, AppID: appID, Secret: secret, Limits: s.limits}})
+	return r, r.Run, stack.close, err
+}
+
+// undo closes what was opened, last first.
+type undo []func() error
+
+func (s undo) close() error {
+	var errs []error
+	for i := len(s) - 1; i >= 0; i-- {
+		errs = append(errs, s[i]())
+	}
+	return errors.Join(errs...)
 }

@@ -33,6 +33,9 @@ type Past struct {
 	// FirstTryAt is when the first try was about to be made, with
 	// millisecond precision; for a fresh message that is now.
 	FirstTryAt time.Time
+	// News is what Finish wrote: the message has ended. Empty if it has not, or
+	// if nobody lived to write it.
+	News string
 }
 
 // Options tune the store. Zero values take the defaults.
@@ -81,10 +84,12 @@ type Store struct {
 	memo  memo
 }
 
-// wish is one caller that waits for its row.
+// wish is one caller that waits for its row: of an intent, or, with news, of
+// an outcome.
 type wish struct {
 	key    Key
 	mark   string
+	news   string
 	at     time.Time
 	answer chan answer // of capacity one: the writer never waits for a caller
 }
@@ -131,25 +136,40 @@ func (s *Store) Begin(ctx context.Context, k Key) (Past, error) {
 	if !known {
 		mark = s.boot + "-" + strconv.FormatInt(s.seq.Add(1), 36)
 	}
-	w := &wish{key: k, mark: mark, at: s.opt.Now(), answer: make(chan answer, 1)}
+	past, err := s.ask(ctx, &wish{key: k, mark: mark, at: s.opt.Now(), answer: make(chan answer, 1)})
+	if fault.KindOf(err) == fault.Unavailable && err != nil {
+		s.memo.keep(k, mark)
+		return Past{}, err
+	}
+	s.memo.drop(k)
+	return past, err
+}
+
+// Finish makes a message's outcome durable; Begin gives it to whoever meets
+// the letter again. The first news stay. Errors are those of Begin; after one
+// the news may be there, and writing the same again is harmless.
+func (s *Store) Finish(ctx context.Context, k Key, news string) error {
+	if k.ID == "" || news == "" {
+		return fault.New(fault.Internal, "finish intent", "no message id or no news")
+	}
+	_, err := s.ask(ctx, &wish{key: k, news: news, at: s.opt.Now(), answer: make(chan answer, 1)})
+	return err
+}
+
+func (s *Store) ask(ctx context.Context, w *wish) (Past, error) {
+	op := "write intent " + w.key.ID
 	select {
 	case s.queue <- w:
 	case <-ctx.Done():
-		return Past{}, fault.Wrap(fault.Unavailable, "begin intent "+k.ID, ctx.Err())
+		return Past{}, fault.Wrap(fault.Unavailable, op, ctx.Err())
 	default:
-		return Past{}, fault.New(fault.Limited, "begin intent "+k.ID, "%d letters already wait for the database", s.opt.MaxWaiting).WithRetryAfter(time.Second)
+		return Past{}, fault.New(fault.Limited, op, "%d letters already wait for the database", s.opt.MaxWaiting).WithRetryAfter(time.Second)
 	}
 	select {
 	case a := <-w.answer:
-		if a.err != nil {
-			s.memo.keep(k, mark)
-			return Past{}, fault.Wrap(fault.Unavailable, "begin intent "+k.ID, a.err)
-		}
-		s.memo.drop(k)
-		return a.past, nil
+		return a.past, fault.Wrap(fault.Unavailable, op, a.err)
 	case <-ctx.Done():
-		s.memo.keep(k, mark)
-		return Past{}, fault.Wrap(fault.Unavailable, "begin intent "+k.ID, ctx.Err())
+		return Past{}, fault.Wrap(fault.Unavailable, op, ctx.Err())
 	}
 }
 

@@ -196,6 +196,46 @@ func TestOwnUnansweredRowIsRecognised(t *testing.T) {
 	})
 }
 
+// A letter that ended and comes back, because its offset was not committed, is
+// recognised on every node.
+func TestOutcomesAreRemembered(t *testing.T) {
+	engines(t, func(t *testing.T, open func(*testing.T) *sqldb.DB) {
+		a, b := start(t, open(t), intent.Options{}), start(t, open(t), intent.Options{})
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				k := intent.Key{ID: id(i)}
+				p, err := a.Begin(t.Context(), k)
+				if err != nil || !p.Fresh || p.News != "" {
+					t.Errorf("begin: %+v %v", p, err)
+				}
+				if i%2 == 1 {
+					return
+				}
+				for range 2 { // the second changes nothing
+					if err := a.Finish(t.Context(), k, fmt.Sprintf(`{"n":%d}`, i)); err != nil {
+						t.Errorf("finish: %v", err)
+					}
+				}
+				if err := b.Finish(t.Context(), k, "other news"); err != nil {
+					t.Errorf("finish: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		for i := range 100 {
+			p, err := b.Begin(t.Context(), intent.Key{ID: id(i)})
+			require.NoError(t, err)
+			require.False(t, p.Fresh)
+			if i%2 == 0 {
+				require.Equal(t, fmt.Sprintf(`{"n":%d}`, i), p.News)
+			} else {
+				require.Empty(t, p.News)
+			}
+		}
+	})
+}
+
 func TestDatabaseAwayMeansNoSend(t *testing.T) {
 	db, err := sqldb.Open(t.Context(), sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "x.db")})
 	require.NoError(t, err)

@@ -71,105 +71,142 @@ func (s *Store) gather(first *wish) []*wish {
 // write serves one batch. Callers of one key within it are served in order:
 // the first may be fresh, the others have it as their past.
 func (s *Store) write(ctx context.Context, batch []*wish) {
-	firsts := make(map[Key]*wish, len(batch))
-	rows := make([]*wish, 0, len(batch))
-	for _, w := range batch {
-		if firsts[w.key] == nil {
-			firsts[w.key] = w
-			rows = append(rows, w)
-		}
-	}
-	// In one order everywhere, so that two nodes with overlapping batches
-	// wait for each other instead of dead-locking.
-	sort.Slice(rows, func(i, j int) bool {
-		a, b := rows[i].key, rows[j].key
-		return a.ID < b.ID || a.ID == b.ID && a.IdentityHash < b.IdentityHash
-	})
+	begins, outcomes := sorted(batch)
 	start := time.Now()
-	found, err := s.insert(ctx, rows)
-	s.met.batch(len(rows), time.Since(start), err)
-	for _, w := range batch {
-		if err != nil {
-			w.answer <- answer{err: err}
-			continue
-		}
-		row, ok := found[w.key]
-		if !ok {
-			w.answer <- answer{err: fault.New(fault.Internal, "write intents", "row of %s is neither new nor there", w.key.ID)}
-			continue
-		}
-		past := Past{FirstTryAt: row.at, Fresh: row.mark == w.mark && firsts[w.key] == w}
-		if !past.Fresh {
-			s.met.existed.Inc()
-		}
-		w.answer <- answer{past: past}
+	found, err := s.insert(ctx, begins, outcomes)
+	s.met.batch(len(begins)+len(outcomes), time.Since(start), err)
+	firsts := make(map[Key]*wish, len(begins))
+	for _, w := range begins {
+		firsts[w.key] = w
 	}
+	for _, w := range batch {
+		w.answer <- s.answerTo(w, firsts[w.key] == w, found, err)
+	}
+}
+
+func (s *Store) answerTo(w *wish, first bool, found map[Key]row, err error) answer {
+	if err != nil || w.news != "" {
+		return answer{err: err}
+	}
+	r, ok := found[w.key]
+	if !ok {
+		return answer{err: fault.New(fault.Internal, "write intents", "row of %s is neither new nor there", w.key.ID)}
+	}
+	past := Past{FirstTryAt: r.at, News: r.news, Fresh: r.mark == w.mark && first && r.news == ""}
+	if !past.Fresh && past.News == "" {
+		s.met.existed.Inc()
+	}
+	return answer{past: past}
+}
+
+// sorted takes the first wish of each key and kind, in one order everywhere,
+// so that two nodes with overlapping batches wait for each other instead of
+// dead-locking.
+func sorted(batch []*wish) (begins, outcomes []*wish) {
+	type seen struct {
+		key     Key
+		outcome bool
+	}
+	known := make(map[seen]bool, len(batch))
+	for _, w := range batch {
+		k := seen{w.key, w.news != ""}
+		if known[k] {
+			continue
+		}
+		known[k] = true
+		if k.outcome {
+			outcomes = append(outcomes, w)
+		} else {
+			begins = append(begins, w)
+		}
+	}
+	for _, rows := range [][]*wish{begins, outcomes} {
+		sort.Slice(rows, func(i, j int) bool {
+			a, b := rows[i].key, rows[j].key
+			return a.ID < b.ID || a.ID == b.ID && a.IdentityHash < b.IdentityHash
+		})
+	}
+	return begins, outcomes
 }
 
 type row struct {
 	at   time.Time
 	mark string
+	news string
 }
 
-// insert writes the rows that are missing and reads all of them back, in one
-// transaction. A row is ours when it carries the mark we came with, whether
-// this or an earlier, unanswered transaction wrote it.
-func (s *Store) insert(ctx context.Context, rows []*wish) (map[Key]row, error) {
+// insert writes the rows that are missing and reads those back that were
+// there, in one transaction. A row is ours when it carries the mark we came
+// with, whether this or an earlier, unanswered transaction wrote it.
+func (s *Store) insert(ctx context.Context, begins, outcomes []*wish) (map[Key]row, error) {
 	var found map[Key]row
 	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		found = make(map[Key]row, len(rows))
-		q, args := insertStatement(rows, s.opt.Node)
+		found = make(map[Key]row, len(begins))
+		if len(outcomes) > 0 {
+			q, args := insertInto("outcome", []string{"id", "identity_hash", "news", "day"}, outcomes, func(w *wish) []any {
+				return []any{w.key.ID, w.key.IdentityHash, w.news, day(w.at)}
+			})
+			if _, err := tx.Exec(ctx, q, args...); err != nil {
+				return err
+			}
+		}
+		if len(begins) == 0 {
+			return nil
+		}
+		q, args := insertInto("intent", []string{"id", "identity_hash", "first_try_at", "node", "mark", "day"}, begins, func(w *wish) []any {
+			return []any{w.key.ID, w.key.IdentityHash, w.at.UnixMilli(), s.opt.Node, w.mark, day(w.at)}
+		})
 		n, err := tx.Exec(ctx, q, args...)
 		if err != nil {
 			return err
 		}
-		if int(n) == len(rows) {
-			for _, w := range rows {
-				found[w.key] = row{at: time.UnixMilli(w.at.UnixMilli()), mark: w.mark}
-			}
-			return nil
+		if int(n) < len(begins) {
+			return readBack(ctx, tx, begins, found)
 		}
-		return s.readBack(ctx, tx, rows, found)
+		for _, w := range begins {
+			found[w.key] = row{at: time.UnixMilli(w.at.UnixMilli()), mark: w.mark}
+		}
+		return nil
 	})
 	return found, err
 }
 
-func insertStatement(rows []*wish, node string) (string, []any) {
+// insertInto writes one statement for all rows.
+func insertInto(table string, columns []string, rows []*wish, values func(*wish) []any) (string, []any) {
 	var b strings.Builder
-	b.WriteString("INSERT INTO intent (id, identity_hash, first_try_at, node, mark, day) VALUES ")
-	args := make([]any, 0, len(rows)*6)
+	b.WriteString("INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES ")
+	args := make([]any, 0, len(rows)*len(columns))
 	for i, w := range rows {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteByte('(')
-		for c := range 6 {
+		b.WriteString("(")
+		for c := range columns {
 			if c > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteByte('$')
-			b.WriteString(strconv.Itoa(i*6 + c + 1))
+			b.WriteString("$" + strconv.Itoa(i*len(columns)+c+1))
 		}
-		b.WriteByte(')')
-		args = append(args, w.key.ID, w.key.IdentityHash, w.at.UnixMilli(), node, w.mark, day(w.at))
+		b.WriteString(")")
+		args = append(args, values(w)...)
 	}
 	b.WriteString(" ON CONFLICT (id, identity_hash) DO NOTHING")
 	return b.String(), args
 }
 
-func (s *Store) readBack(ctx context.Context, tx *sqldb.Tx, rows []*wish, found map[Key]row) error {
+func readBack(ctx context.Context, tx *sqldb.Tx, rows []*wish, found map[Key]row) error {
 	var b strings.Builder
-	b.WriteString("SELECT id, identity_hash, first_try_at, mark FROM intent WHERE id IN (")
+	b.WriteString(`SELECT i.id, i.identity_hash, i.first_try_at, i.mark, COALESCE(o.news, '') FROM intent i
+		LEFT JOIN outcome o ON o.id = i.id AND o.identity_hash = i.identity_hash WHERE i.id IN (`)
 	args := make([]any, 0, len(rows))
 	for i, w := range rows {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(i + 1))
+		b.WriteString("$" + strconv.Itoa(i+1))
 		args = append(args, w.key.ID)
 	}
-	b.WriteByte(')')
+	b.WriteString(")")
 	rs, err := tx.Query(ctx, b.String(), args...)
 	if err != nil {
 		return err
@@ -179,7 +216,7 @@ func (s *Store) readBack(ctx context.Context, tx *sqldb.Tx, rows []*wish, found 
 		var k Key
 		var ms int64
 		var r row
-		if err := rs.Scan(&k.ID, &k.IdentityHash, &ms, &r.mark); err != nil {
+		if err := rs.Scan(&k.ID, &k.IdentityHash, &ms, &r.mark, &r.news); err != nil {
 			return err
 		}
 		r.at = time.UnixMilli(ms)
@@ -189,13 +226,22 @@ func (s *Store) readBack(ctx context.Context, tx *sqldb.Tx, rows []*wish, found 
 }
 
 // Purge deletes the days that lie wholly before the retention, in portions,
-// and gives the number of rows deleted.
+// and gives the number of intents deleted.
 func (s *Store) Purge(ctx context.Context) (int64, error) {
 	before := day(s.opt.Now().Add(-s.opt.Keep))
-	var total int64
+	// Intents first: one that has lost its outcome would look doubtful.
+	n, err := s.purge(ctx, "intent", before)
+	if err != nil {
+		return n, err
+	}
+	_, err = s.purge(ctx, "outcome", before)
+	return n, err
+}
+
+func (s *Store) purge(ctx context.Context, table string, before int64) (total int64, err error) {
+	q := "DELETE FROM " + table + " WHERE (id, identity_hash) IN (SELECT id, identity_hash FROM " + table + " WHERE day < $1 LIMIT $2)"
 	for {
-		n, err := s.db.Exec(ctx, `DELETE FROM intent WHERE (id, identity_hash) IN
-			(SELECT id, identity_hash FROM intent WHERE day < $1 LIMIT $2)`, before, purgePortion)
+		n, err := s.db.Exec(ctx, q, before, purgePortion)
 		total += n
 		if err != nil || n < purgePortion {
 			return total, err
