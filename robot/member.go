@@ -20,7 +20,8 @@ type member struct {
 	workers int
 	limiter *ratelimit.Limiter
 	group   *kafka.Group
-	cancel  context.CancelFunc // nil while it does not run
+	running context.Context    // of the present or last run
+	cancel  context.CancelFunc // nil before the first run
 	log     *zap.Logger
 }
 
@@ -96,7 +97,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 // start runs a member until it is cancelled; called with the lock.
 func (r *Robot) start(m *member) {
 	ctx, cancel := context.WithCancel(r.base)
-	m.cancel = cancel
+	m.running, m.cancel = ctx, cancel
 	r.working.Go(func() {
 		defer cancel()
 		if err := m.group.Run(ctx); err != nil {
@@ -106,6 +107,15 @@ func (r *Robot) start(m *member) {
 			}
 		}
 	})
+}
+
+// permit waits for the account's permit. A stop ends the wait at once, since
+// nothing has been begun; ctx ends it when the partition is lost.
+func (m *member) permit(ctx context.Context) (release func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.running, cancel)()
+	return m.limiter.Acquire(ctx, 0)
 }
 
 // Stats gives the partitions that this process works on now.

@@ -24,12 +24,20 @@ type Publisher interface {
 	Publish(ctx context.Context, r kafka.Record) (kafka.Record, error)
 }
 
+// Engine decides what to do with a callback; *engine.Rules is one. It must be
+// safe for concurrent use and must not block.
+type Engine interface {
+	Decide(c *wire.Callback) (engine.Decision, error)
+	Fallback() string   // text for a callback that no rule could be followed for
+	Backends() []string // names of what decisions may call
+}
+
 // Deps is what the robot works with.
 type Deps struct {
 	Kafka     kafka.Config // for the consumer group
 	Topics    wire.Topics
 	Publisher Publisher
-	Rules     *engine.Rules
+	Rules     Engine
 	Log       *zap.Logger
 	Hasher    telemetry.Hasher
 	Registry  prometheus.Registerer
@@ -42,7 +50,7 @@ type Robot struct {
 	d        Deps
 	m        *metrics
 	backends map[string]*backend.Client
-	rules    atomic.Pointer[engine.Rules]
+	rules    atomic.Pointer[Engine]
 	recent   *recent
 	pending  *pending
 
@@ -91,8 +99,8 @@ func (r *Robot) Name() string { return "robot" }
 
 // SetRules swaps the rules; callbacks in hand finish with the ones they began
 // with. On an error the old ones stay.
-func (r *Robot) SetRules(rules *engine.Rules) error {
-	if rules == nil {
+func (r *Robot) SetRules(rules Engine) error {
+	if e, ok := rules.(*engine.Rules); rules == nil || ok && e == nil {
 		return fmt.Errorf("set rules: there are none: name a rules file (rules)")
 	}
 	for _, name := range rules.Backends() {
@@ -100,7 +108,7 @@ func (r *Robot) SetRules(rules *engine.Rules) error {
 			return fmt.Errorf("set rules: a rule calls the back end %q, which is not configured: add it to robot.backends or restart with it", name)
 		}
 	}
-	r.rules.Store(rules)
+	r.rules.Store(&rules)
 	return nil
 }
 

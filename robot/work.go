@@ -2,6 +2,7 @@ package robot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,12 +44,15 @@ func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 	return nil
 }
 
+// errNotBegun says that a record was left as it was.
+var errNotBegun = errors.New("left to the next reader of the partition")
+
 // safely works a record and turns what our own code got wrong, a panic
 // included, into a dead letter: a bug must not hold a follower for ever.
 func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record) (o *outcome, err error) {
 	defer func() {
 		p := recover()
-		if p == nil && (err == nil || ctx.Err() != nil) {
+		if p == nil && (err == nil || errors.Is(err, errNotBegun)) {
 			return
 		}
 		why := fmt.Errorf("a bug in the robot: panic: %T", p)
@@ -62,8 +66,9 @@ func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record) (o *out
 }
 
 // work decides what becomes of a record. A nil outcome says that this process
-// has finished the callback already. An error means that ctx ended: the
-// record belongs to somebody else now, and nothing has been decided.
+// has finished the callback already. errNotBegun means that the robot stops or
+// that the partition is lost: nothing has been decided, and whoever reads the
+// record next begins anew.
 func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record) (*outcome, error) {
 	c, err := r.read(rec)
 	if err != nil {
@@ -79,9 +84,9 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record) (*outcome
 		return r.compose(rec, c, verdict{state: wire.Answered, detail: "rule " + c.Answered + ", in the acknowledgement"})
 	}
 	asked := time.Now()
-	release, err := m.limiter.Acquire(ctx, 0)
+	release, err := m.permit(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("callback %s: %w", c.ID, err)
+		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
 	defer release()
 	began := time.Now()
@@ -89,7 +94,7 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record) (*outcome
 	v := r.judge(ctx, c)
 	r.m.worked.WithLabelValues(m.name).Observe(time.Since(began).Seconds())
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("callback %s: %w", c.ID, ctx.Err())
+		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, ctx.Err())
 	}
 	if v.cause != "" {
 		r.m.failures.WithLabelValues(m.name, v.cause).Inc()
@@ -117,7 +122,7 @@ type verdict struct {
 func (r *Robot) judge(ctx context.Context, c *wire.Callback) (v verdict) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.MaxAge)
 	defer cancel()
-	rules := r.rules.Load()
+	rules := *r.rules.Load()
 	d := engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}
 	defer func() {
 		if p := recover(); p != nil {
