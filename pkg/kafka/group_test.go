@@ -167,6 +167,7 @@ func TestRebalanceKeepsOrderAndLosesNothing(t *testing.T) {
 }
 
 func testRebalance(t *testing.T, cooperative bool) {
+	t.Parallel()
 	const keys, each, parts = 40, 50, 6
 	cfg := engine(t)
 	tp := topic(t, cfg, parts)
@@ -214,6 +215,7 @@ func testRebalance(t *testing.T, cooperative bool) {
 
 // SetTopics drains, then reads the new set; a topic that appears later is found.
 func TestSetTopicsWhileRunning(t *testing.T) {
+	t.Parallel()
 	cfg := engine(t)
 	first, second, late := topic(t, cfg, 2), topic(t, cfg, 2), unique(t, "late")
 	p := producer(t, cfg, kafka.ProducerOptions{})

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
+
+	"tidegate/pkg/fault"
 )
 
 // fakeSession remembers the marked offset; everything else is not called.
@@ -185,6 +187,7 @@ func TestSchedulerKeepsItsPromises(t *testing.T) {
 // What an abandoned handler reports later must not move the mark: the partition
 // belongs to another member.
 func TestAbandonedHandlerMarksNothing(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, GroupOptions{Handler: func(context.Context, Record) error { return nil }})
 	m.push([]byte("a"))
 	l := m.s.take()
@@ -232,4 +235,22 @@ func TestFifoKeepsOrder(t *testing.T) {
 		}
 		require.Zero(t, f.len())
 	})
+}
+
+// The pause before a retry doubles between its bounds; an error may ask for more,
+// up to a minute.
+func TestRetryPause(t *testing.T) {
+	m := newMachine(t, GroupOptions{Handler: func(context.Context, Record) error { return nil }})
+	m.s.opt.RetryMin, m.s.opt.RetryMax = 100*time.Millisecond, 5*time.Second
+	l := &lane{}
+	for fails, around := range map[int]time.Duration{0: 100 * time.Millisecond, 1: 200 * time.Millisecond, 4: 1600 * time.Millisecond, 6: 5 * time.Second, 70: 5 * time.Second} {
+		l.fails = fails
+		for range 50 {
+			got := m.s.retryIn(l, errors.New("x"))
+			require.GreaterOrEqual(t, got, around*3/4)
+			require.LessOrEqual(t, got, around*5/4)
+		}
+	}
+	require.Equal(t, 30*time.Second, m.s.retryIn(l, fault.New(fault.Limited, "x", "y").WithRetryAfter(30*time.Second)))
+	require.Equal(t, time.Minute, m.s.retryIn(l, fault.New(fault.Limited, "x", "y").WithRetryAfter(time.Hour)))
 }

@@ -43,6 +43,7 @@ func certificate(t *testing.T) (tls.Certificate, string) {
 // Every login works over TLS, end to end; a wrong password and an unknown
 // certificate are refused with words that say so.
 func TestLoginOverTLS(t *testing.T) {
+	t.Parallel()
 	pair, ca := certificate(t)
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {

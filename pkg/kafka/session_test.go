@@ -21,6 +21,7 @@ import (
 // already: the context of what runs ends at once, long before DrainTimeout, and the
 // unfinished record comes again (trap T20).
 func TestLostMemberStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
 	require.NoError(t, err)
 	defer c.Close()
@@ -63,6 +64,7 @@ func TestLostMemberStopsAtOnce(t *testing.T) {
 // A handler that ignores the end of its context is given up on, so that the
 // partition moves; Run itself returns only when the handler has.
 func TestDeafHandlerDoesNotHoldThePartition(t *testing.T) {
+	t.Parallel()
 	cfg := engine(t)
 	tp := topic(t, cfg, 1)
 	publish(t, producer(t, cfg, kafka.ProducerOptions{}), tp, "k", "v")

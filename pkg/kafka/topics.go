@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -84,80 +83,6 @@ type TopicInfo struct {
 	Retention      time.Duration // negative: for ever
 	RetentionBytes int64         // negative: unlimited
 	Config         map[string]string
-}
-
-// EnsureTopics creates the topics that do not exist, and reports how the
-// existing ones differ. It never changes a topic. Running it at the same time in
-// several processes is harmless.
-func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) (Ensured, error) {
-	var out Ensured
-	names := make([]string, len(specs))
-	for i, s := range specs {
-		if err := s.validate(); err != nil {
-			return out, err
-		}
-		names[i] = s.Name
-	}
-	have, err := a.DescribeTopics(ctx, names)
-	if err != nil {
-		return out, err
-	}
-	for i, s := range specs {
-		if have[i].Exists {
-			out.Differences = append(out.Differences, differences(have[i], s)...)
-			continue
-		}
-		made, err := a.create(ctx, s)
-		if err != nil {
-			return out, err
-		}
-		if made {
-			out.Created = append(out.Created, s.Name)
-		}
-	}
-	return out, nil
-}
-
-func (a *Admin) create(ctx context.Context, s TopicSpec) (made bool, err error) {
-	d := &sarama.TopicDetail{NumPartitions: s.Partitions, ReplicationFactor: s.Replication, ConfigEntries: map[string]*string{}}
-	if d.NumPartitions == 0 {
-		d.NumPartitions = -1
-	}
-	if d.ReplicationFactor == 0 {
-		d.ReplicationFactor = -1
-	}
-	for k, v := range s.entries() {
-		d.ConfigEntries[k] = &v
-	}
-	err = a.ask(ctx, "create topic "+s.Name, func(c *adminConn) error {
-		err := c.admin.CreateTopic(s.Name, d, false)
-		if errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was faster
-			return nil
-		}
-		made = err == nil
-		return err
-	})
-	return made && err == nil, err
-}
-
-func differences(have TopicInfo, want TopicSpec) []Difference {
-	var out []Difference
-	add := func(setting string, h, w any) {
-		out = append(out, Difference{want.Name, setting, fmt.Sprint(h), fmt.Sprint(w)})
-	}
-	if want.Partitions > 0 && have.Partitions != want.Partitions {
-		add("partitions", have.Partitions, want.Partitions)
-	}
-	if want.Replication > 0 && have.Replication != want.Replication {
-		add("replication", have.Replication, want.Replication)
-	}
-	entries := want.entries()
-	for _, k := range slices.Sorted(maps.Keys(entries)) {
-		if h, known := have.Config[k]; known && h != entries[k] {
-			add(k, h, entries[k])
-		}
-	}
-	return out
 }
 
 // DescribeTopics gives the named topics in the same order; Exists tells those
