@@ -13,6 +13,9 @@ import (
 	"tidegate/pkg/fault"
 )
 
+// versionTable and a room's name are the name of its version table.
+const versionTable = "tidegate_schema_"
+
 var roomName = regexp.MustCompile(`^[a-z][a-z_]{0,30}$`)
 
 // migrateTries is how often a SQLite migration is tried when another process
@@ -52,7 +55,7 @@ func (db *DB) Migrate(ctx context.Context, room string, fsys fs.FS) error {
 func (db *DB) migrateOnce(ctx context.Context, op, room string, sub fs.FS) error {
 	dialect := goose.DialectSQLite3
 	options := []goose.ProviderOption{
-		goose.WithTableName("tidegate_schema_" + room),
+		goose.WithTableName(versionTable + room),
 		goose.WithDisableGlobalRegistry(true),
 	}
 	if db.driver == Postgres {
