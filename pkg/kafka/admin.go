@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/IBM/sarama"
@@ -111,9 +110,9 @@ func (a *Admin) Ping(ctx context.Context) error {
 type ClusterInfo struct {
 	Brokers    []string // "id host:port", sorted
 	Controller int32
-	// Version is what brokers reveal of their release: the finalized
-	// metadata.version of a KRaft cluster, or else the newest produce request that
-	// a broker understands.
+	// Version is what brokers reveal of their release: a KRaft cluster its
+	// metadata.version, with the release that brought it, and each the newest
+	// produce request it understands. Brokers do not tell their exact release.
 	Version string
 }
 
@@ -140,32 +139,6 @@ func (a *Admin) Cluster(ctx context.Context) (ClusterInfo, error) {
 		return nil
 	})
 	return out, err
-}
-
-func versionOf(client sarama.Client, id int32) (string, error) {
-	b, err := client.Broker(id)
-	if err != nil {
-		return "", err
-	}
-	_ = b.Open(client.Config()) // an open connection answers ErrAlreadyConnected
-	res, err := b.ApiVersions(&sarama.ApiVersionsRequest{Version: 3, ClientSoftwareName: "tidegate", ClientSoftwareVersion: "1"})
-	if err != nil {
-		return "", err
-	}
-	if res.ErrorCode != int16(sarama.ErrNoError) {
-		return "", sarama.KError(res.ErrorCode)
-	}
-	var parts []string
-	for _, f := range res.FinalizedFeatures {
-		parts = append(parts, fmt.Sprintf("%s %d", f.Name, f.MaxVersionLevel))
-	}
-	slices.Sort(parts)
-	for _, k := range res.ApiKeys {
-		if k.ApiKey == 0 {
-			parts = append(parts, fmt.Sprintf("produce api %d", k.MaxVersion))
-		}
-	}
-	return strings.Join(parts, ", "), nil
 }
 
 // Close waits for questions that are under way and closes the connections. It
