@@ -13,7 +13,8 @@ import (
 	"tidegate/pkg/sqldb"
 )
 
-const maxSealed = 4 << 10
+// maxSealed leaves room for a selection of some hundred ids.
+const maxSealed = 16 << 10
 
 // Sealer makes texts that come back unchanged or not at all: cursors, and
 // confirmations of a counted selection. They are signed, not encrypted.

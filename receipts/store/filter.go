@@ -11,7 +11,7 @@ import (
 // Filter selects messages; zero fields select everything. Everything given
 // must hold.
 type Filter struct {
-	ID         string       `json:"id,omitempty"`
+	IDs        []string     `json:"ids,omitempty"` // any of them
 	OpenID     string       `json:"openid,omitempty"`
 	App        string       `json:"app,omitempty"`
 	Accounts   []string     `json:"accounts,omitempty"` // any of them
@@ -26,6 +26,8 @@ type Filter struct {
 	To         time.Time    `json:"to,omitzero"`      // first news before
 	NotResent  bool         `json:"unsent,omitempty"` // leave out what was re-sent already
 	Failed     bool         `json:"failed,omitempty"` // only what belongs into the report of failures
+	// Duplicate selects what the user may have seen twice.
+	Duplicate bool `json:"duplicate,omitempty"`
 }
 
 // Mark is a place in a list: behind the message with these values.
@@ -76,7 +78,7 @@ func (w *where) param(v any) string {
 
 func (f Filter) where() *where {
 	w := &where{}
-	w.text1("id", f.ID)
+	anyOf(w, "id", f.IDs)
 	w.text1("openid", f.OpenID)
 	w.text1("app", f.App)
 	anyOf(w, "account", f.Accounts)
@@ -101,6 +103,9 @@ func (f Filter) where() *where {
 	}
 	if f.NotResent {
 		w.and("resent_as = ''")
+	}
+	if f.Duplicate {
+		w.and("possible_duplicate = 1")
 	}
 	if f.Failed {
 		w.and("failed = 1")

@@ -18,8 +18,9 @@ const FromTimeout = "timeout"
 // Limits of texts in rows, in bytes. Longer reasons and details are cut, since
 // they are for people; a longer name or id makes the letter unreadable.
 const (
-	maxText = 500
-	maxName = 128
+	maxText      = 500
+	maxName      = 128
+	maxReference = 512 // 128 characters of any script
 )
 
 // maxAhead is how far a sender's clock may be ahead of ours; a time beyond it
@@ -141,13 +142,16 @@ func (n News) checked(seen time.Time) (News, error) {
 }
 
 func (n *News) checkNames(op string) error {
-	for _, f := range []struct{ field, value string }{
-		{"identity_hash", n.IdentityHash}, {"app", n.App}, {"lane", n.Lane}, {"template_id", n.Template},
-		{"reference", n.Reference}, {"callback_id", n.CallbackID}, {"resend_of", n.ResendOf},
-		{"msg_id", n.MsgID}, {"source", n.Source}, {"event", n.Event},
+	for _, f := range []struct {
+		field, value string
+		max          int
+	}{
+		{"identity_hash", n.IdentityHash, maxName}, {"app", n.App, maxName}, {"lane", n.Lane, maxName},
+		{"template_id", n.Template, maxName}, {"reference", n.Reference, maxReference}, {"callback_id", n.CallbackID, maxName},
+		{"resend_of", n.ResendOf, maxName}, {"msg_id", n.MsgID, maxName}, {"source", n.Source, maxName}, {"event", n.Event, maxName},
 	} {
-		if len(f.value) > maxName || f.value != cut(f.value, maxName) {
-			return fault.New(fault.Invalid, op, "longer than %d bytes or not clean text", maxName).WithField(f.field)
+		if f.value != cut(f.value, f.max) {
+			return fault.New(fault.Invalid, op, "longer than %d bytes or not clean text", f.max).WithField(f.field)
 		}
 	}
 	return nil

@@ -1,0 +1,104 @@
+package receipts
+
+import (
+	"time"
+	_ "time/tzdata" // the report's zone must exist on images without zone files (T56)
+
+	"github.com/robfig/cron/v3"
+
+	"tidegate/pkg/fault"
+)
+
+// Config is the room's section of the configuration. Zero values stand for the
+// defaults.
+type Config struct {
+	// Group is the consumer group of receipts and repeats; the one that learns
+	// what is queued has "-queued" appended.
+	Group string `koanf:"group"`
+	// Workers is how many partitions are written at once.
+	Workers int `koanf:"workers"`
+	// KeepCallbacks writes a row for every callback as well, so that one query
+	// shows the whole trace.
+	KeepCallbacks bool `koanf:"keep_callbacks"`
+	// NoReceiptAfter settles pushes on which WeChat never reported.
+	NoReceiptAfter time.Duration `koanf:"no_receipt_after"`
+	// ParkFor is how long an event waits for its message before it counts as
+	// foreign.
+	ParkFor time.Duration `koanf:"park_for"`
+	// Retention is how long rows of pushes, replies and foreign events are kept;
+	// CallbackRetention the same for callbacks.
+	Retention         time.Duration `koanf:"retention"`
+	CallbackRetention time.Duration `koanf:"callback_retention"`
+	// HousekeepingEvery is the pause between rounds of the above.
+	HousekeepingEvery time.Duration `koanf:"housekeeping_every"`
+	Report            ReportConfig  `koanf:"report"`
+	Resend            ResendConfig  `koanf:"resend"`
+}
+
+// ReportConfig is the daily report of failures.
+type ReportConfig struct {
+	// Dir takes the files; empty means no daily report.
+	Dir string `koanf:"dir"`
+	// Schedule is when, in cron's five fields; it covers the day before.
+	Schedule string `koanf:"schedule"`
+	// Location is the time zone of schedule and day.
+	Location string `koanf:"location"`
+}
+
+// ResendConfig bounds re-sends.
+type ResendConfig struct {
+	// Max is the largest selection.
+	Max int `koanf:"max"`
+	// ConfirmWithin is how long a counted selection may be confirmed.
+	ConfirmWithin time.Duration `koanf:"confirm_within"`
+	// Timeout bounds the execution within one request; what is left goes on
+	// when the same confirmation is sent again.
+	Timeout time.Duration `koanf:"timeout"`
+}
+
+// DefaultConfig keeps everything for 90 days, and callbacks for 30.
+func DefaultConfig() Config {
+	return Config{
+		Group: "tidegate-receipts", Workers: 8, KeepCallbacks: true,
+		NoReceiptAfter: 24 * time.Hour, ParkFor: 24 * time.Hour,
+		Retention: 90 * 24 * time.Hour, CallbackRetention: 30 * 24 * time.Hour, HousekeepingEvery: 10 * time.Second,
+		Report: ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai"},
+		Resend: ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
+	}
+}
+
+// Validate reports the first setting that cannot work, by its key.
+func (c Config) Validate() error {
+	bad := func(field, format string, args ...any) error {
+		return fault.New(fault.Invalid, "check receipts settings", "receipts."+field+": "+format, args...).WithField("receipts." + field)
+	}
+	switch {
+	case c.Group == "" || len(c.Group) > 100:
+		return bad("group", "give the consumer group a name of up to 100 characters")
+	case c.Workers < 1 || c.Workers > 256:
+		return bad("workers", "%d: use 1 to 256", c.Workers)
+	case c.NoReceiptAfter < time.Minute:
+		return bad("no_receipt_after", "%s: use at least 1m; WeChat's reports may take minutes", c.NoReceiptAfter)
+	case c.ParkFor < time.Minute:
+		return bad("park_for", "%s: use at least 1m", c.ParkFor)
+	case c.Retention < 24*time.Hour || c.Retention < c.ParkFor || c.Retention < c.NoReceiptAfter:
+		return bad("retention", "%s: use at least 24h, and not less than park_for and no_receipt_after", c.Retention)
+	case c.CallbackRetention < time.Hour:
+		return bad("callback_retention", "%s: use at least 1h, or keep_callbacks: false", c.CallbackRetention)
+	case c.HousekeepingEvery < 100*time.Millisecond || c.HousekeepingEvery > time.Hour:
+		return bad("housekeeping_every", "%s: use 100ms to 1h", c.HousekeepingEvery)
+	case c.Resend.Max < 1 || c.Resend.Max > 1_000_000:
+		return bad("resend.max", "%d: use 1 to 1000000", c.Resend.Max)
+	case c.Resend.ConfirmWithin < time.Minute || c.Resend.ConfirmWithin > 24*time.Hour:
+		return bad("resend.confirm_within", "%s: use 1m to 24h", c.Resend.ConfirmWithin)
+	case c.Resend.Timeout < time.Second || c.Resend.Timeout > 10*time.Minute:
+		return bad("resend.timeout", "%s: use 1s to 10m, and less than the listener's write_timeout", c.Resend.Timeout)
+	}
+	if _, err := time.LoadLocation(c.Report.Location); err != nil || c.Report.Location == "" {
+		return bad("report.location", "%q is no time zone: write for instance Asia/Shanghai", c.Report.Location)
+	}
+	if _, err := cron.ParseStandard(c.Report.Schedule); err != nil {
+		return bad("report.schedule", "%q: write five fields, for instance \"30 6 * * *\" for half past six", c.Report.Schedule)
+	}
+	return nil
+}

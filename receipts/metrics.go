@@ -1,0 +1,61 @@
+package receipts
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidegate/pkg/fault"
+	"tidegate/receipts/store"
+)
+
+// metrics count news and rows. Labels are accounts, kinds and states: bounded
+// by the configuration, never by users (S53).
+type metrics struct {
+	news     *prometheus.CounterVec
+	seconds  prometheus.Histogram
+	messages *prometheus.GaugeVec
+	parked   *prometheus.GaugeVec
+	resent   prometheus.Counter
+	kept     *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		news: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidegate_receipts_news_total",
+			Help: "Pieces of news by what became of them: new, moved, same, parked, joined, contradiction, dead_letter, not_kept."}, []string{"result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tidegate_receipts_apply_seconds",
+			Help: "Time to join one batch of news.", Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 10)}),
+		messages: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidegate_receipts_messages",
+			Help: "Messages by account, kind and state, within the retention."}, []string{"account", "kind", "state"}),
+		parked: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidegate_receipts_parked_events",
+			Help: "Events of WeChat whose message is not known: waiting for it, or foreign."}, []string{"class"}),
+		resent: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidegate_receipts_resent_total",
+			Help: "Pushes that were sent again on request."}),
+		kept: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidegate_receipts_housekeeping_total",
+			Help: "Rows that housekeeping changed: no_receipt, foreign, purged, purged_events; and failed rounds: failed."}, []string{"what"}),
+	}
+	for _, c := range []prometheus.Collector{m.news, m.seconds, m.messages, m.parked, m.resent, m.kept} {
+		if err := reg.Register(c); err != nil {
+			return nil, fault.Wrap(fault.Internal, "register metrics of receipts", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) applied(a store.Applied, d time.Duration) {
+	for result, n := range map[string]int{"new": a.New, "moved": a.Moved, "same": a.Same, "parked": a.Parked, "joined": a.Joined, "contradiction": a.Contradictions} {
+		m.news.WithLabelValues(result).Add(float64(n))
+	}
+	if d > 0 {
+		m.seconds.Observe(d.Seconds())
+	}
+}
+
+// rows shows what the tallies say.
+func (m *metrics) rows(ts []store.Tally) {
+	m.messages.Reset()
+	for _, t := range ts {
+		m.messages.WithLabelValues(t.Account, string(t.Kind), string(t.State)).Set(float64(t.N))
+	}
+}
