@@ -3,17 +3,11 @@ package backend_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -267,148 +261,6 @@ func TestCallerEndsTheCall(t *testing.T) {
 	require.Equal(t, int64(1), s.hits.Load(), "a cancelled call is not tried again")
 }
 
-func TestRetrySucceedsWithTheSameKey(t *testing.T) {
-	var mu sync.Mutex
-	var keys, bodies []string
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		mu.Lock()
-		defer mu.Unlock()
-		keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(b))
-		if len(keys) < 3 {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		_, _ = io.WriteString(w, `"done"`)
-	})
-	cl, _ := client(t, config(s.URL))
-	answer, err := cl.Call(t.Context(), post())
-	require.NoError(t, err)
-	require.Equal(t, "done", answer)
-	key := post().Key
-	require.Equal(t, []string{key, key, key}, keys)
-	require.Equal(t, []string{`{"a":1}`, `{"a":1}`, `{"a":1}`}, bodies)
-}
-
-// TestKeyNotHonoured: where the back end forgets keys, what may have been done
-// is not repeated, unless the method is idempotent or it certainly was not.
-func TestKeyNotHonoured(t *testing.T) {
-	for name, c := range map[string]struct {
-		method string
-		h      http.HandlerFunc
-		tries  int64
-	}{
-		"POST 500":     {"POST", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 1},
-		"POST 503":     {"POST", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, 3},
-		"PUT 500":      {"PUT", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 3},
-		"POST dropped": {"POST", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				require.NotEmpty(t, r.Header.Get("Idempotency-Key"), "the key is sent all the same")
-				if r.URL.Path == "/warm" {
-					return
-				}
-				c.h(w, r)
-			})
-			cfg := config(s.URL)
-			cfg.IgnoresKey = true
-			cl, _ := client(t, cfg)
-			// A connection that was used before is the one on which net/http
-			// would repeat requests by itself.
-			_, err := cl.Call(t.Context(), backend.Request{Method: "POST", Path: "/warm", Key: "k"})
-			require.NoError(t, err)
-			r := post()
-			r.Method = c.method
-			_, err = cl.Call(t.Context(), r)
-			require.Error(t, err)
-			require.Equal(t, c.tries+1, s.hits.Load())
-		})
-	}
-}
-
-func TestPermitIsTakenBeforeEachTry(t *testing.T) {
-	var now, most atomic.Int64
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		n := now.Add(1)
-		defer now.Add(-1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-	})
-	c := config(s.URL)
-	c.Concurrency, c.Rate, c.Burst = 3, 200, 1
-	cl, _ := client(t, c)
-	began := time.Now()
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() { _, _ = cl.Call(t.Context(), post()) })
-	}
-	wg.Wait()
-	require.Equal(t, int64(60), s.hits.Load(), "20 calls, three tries each")
-	require.LessOrEqual(t, most.Load(), int64(3))
-	require.GreaterOrEqual(t, time.Since(began), 59*5*time.Millisecond, "60 tries at 200 a second")
-}
-
-func TestNoPermitInTime(t *testing.T) {
-	s := serve(t, func(http.ResponseWriter, *http.Request) {})
-	c := config(s.URL)
-	c.Rate, c.Burst = 0.01, 1
-	cl, _ := client(t, c)
-	_, err := cl.Call(t.Context(), post())
-	require.NoError(t, err, "the burst")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err = cl.Call(ctx, post())
-	require.Equal(t, fault.Limited, fault.KindOf(err))
-	require.Equal(t, int64(1), s.hits.Load())
-}
-
-func TestTLS(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) }))
-	t.Cleanup(s.Close)
-	c := config(s.URL)
-	cl, _ := client(t, c)
-	_, err := cl.Call(t.Context(), post())
-	require.ErrorContains(t, err, "check the certificate")
-	require.Equal(t, fault.Final, fault.KindOf(err))
-
-	c.CAFile = filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(c.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
-	cl, _ = client(t, c)
-	answer, err := cl.Call(t.Context(), post())
-	require.NoError(t, err)
-	require.Equal(t, int64(1), answer)
-	c.BaseURL = strings.Replace(c.BaseURL, "127.0.0.1", "localhost", 1)
-	cl, _ = client(t, c)
-	_, err = cl.Call(t.Context(), post())
-	require.ErrorContains(t, err, "check the certificate", "the name is not in the certificate")
-}
-
-func TestOldTLSIsRefused(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) }))
-	s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	c := config(s.URL)
-	c.CAFile = filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(c.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
-	cl, _ := client(t, c)
-	_, err := cl.Call(t.Context(), post())
-	require.ErrorContains(t, err, "TLS 1.2")
-}
-
-func TestNobodyListens(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	cl, reg := client(t, config("http://"+l.Addr().String()))
-	_, err = cl.Call(t.Context(), post())
-	require.Equal(t, fault.Unavailable, fault.KindOf(err))
-	require.ErrorContains(t, err, "cannot connect")
-	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader("# HELP tidegate_backend_retries_total Tries after the first one of a call.\n# TYPE tidegate_backend_retries_total counter\ntidegate_backend_retries_total{backend=\"core\"} 2\n"), "tidegate_backend_retries_total"))
-}
-
 func TestPathCannotChangeTheHost(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	cl, _ := client(t, config(s.URL))
@@ -419,49 +271,4 @@ func TestPathCannotChangeTheHost(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), p)
 	}
 	require.Zero(t, s.hits.Load())
-}
-
-func TestValidateNamesTheField(t *testing.T) {
-	require.NoError(t, config("http://core:80").Validate())
-	for field, change := range map[string]func(*backend.Config){
-		"base_url":       func(c *backend.Config) { c.BaseURL = "" },
-		"base_url ":      func(c *backend.Config) { c.BaseURL = "ftp://x" },
-		"base_url  ":     func(c *backend.Config) { c.BaseURL = "http://u:p@x" },
-		"base_url   ":    func(c *backend.Config) { c.BaseURL = "http://x?y" },
-		"headers":        func(c *backend.Config) { c.Headers = map[string]string{"X": "a\r\nb"} },
-		"headers ":       func(c *backend.Config) { c.Headers = map[string]string{"Idempotency-Key": "a"} },
-		"headers  ":      func(c *backend.Config) { c.Headers = map[string]string{"authorization": "a"} },
-		"authorization":  func(c *backend.Config) { c.Authorization = "Bearer x\n" },
-		"ca_file":        func(c *backend.Config) { c.CAFile = "absent.pem" },
-		"timeout":        func(c *backend.Config) { c.Timeout = time.Hour },
-		"attempts":       func(c *backend.Config) { c.Attempts = -1 },
-		"name":           func(c *backend.Config) { c.Name = "Core Bank" },
-		"backoff_min":    func(c *backend.Config) { c.BackoffMin = time.Minute },
-		"max_response":   func(c *backend.Config) { c.MaxResponse = 1 << 30 },
-		"rate":           func(c *backend.Config) { c.Rate = -1 },
-		"burst":          func(c *backend.Config) { c.Burst = -1 },
-		"concurrency":    func(c *backend.Config) { c.Concurrency = -1 },
-		"retry_statuses": func(c *backend.Config) { c.RetryStatuses = []int{404} },
-	} {
-		c := config("http://core")
-		change(&c)
-		err := c.Validate()
-		require.Error(t, err, field)
-		require.Equal(t, strings.TrimSpace(field), fault.FieldOf(err), "%v", err)
-		require.NotContains(t, err.Error(), "Bearer")
-	}
-}
-
-func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"a":[1,2.5,"x",null,true]}`, `1e999`, `-0`, `[[[[`, "\xEF\xBB\xBF", `{"a":1}{`, `123456789012345678901234567890`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, body string) {
-		v, err := backend.Decode([]byte(body))
-		if err != nil {
-			return
-		}
-		_, err = json.Marshal(v)
-		require.NoError(t, err, "what was decoded is JSON again")
-	})
 }
