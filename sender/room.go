@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
@@ -120,8 +121,14 @@ func (c caller) StableToken(ctx context.Context, appID, secret string, force boo
 	return t.Token, t.Life, err
 }
 
-// Handler serves the push API.
-func (s *Sender) Handler() http.Handler { return s.intake.Handler() }
+// Handler serves the push API: POST /v1/pushes, and problems for the rest.
+func (s *Sender) Handler() http.Handler {
+	m := http.NewServeMux()
+	m.Handle("POST /v1/pushes", s.intake.Handler())
+	m.Handle("/v1/pushes", api.OnlyMethods(http.MethodPost))
+	m.HandleFunc("/", api.NotFound)
+	return m
+}
 
 // SetAccounts replaces the accounts, also while the room runs: new ones are
 // served at once, changed limits hold at once, an account that is gone is

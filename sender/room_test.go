@@ -27,7 +27,7 @@ func TestPushRoad(t *testing.T) {
 	defer door.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	body := fmt.Sprintf(`{"account":"shop","openid":%q,"template_id":%q,"data":{"thing1":"<b>电费</b> & \u2028"},"url":"https://example.com/?a=1&b=2","reference":"r-1"}`, w.followers[3], template)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, door.URL, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, door.URL+"/v1/pushes", bytes.NewReader([]byte(body)))
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
