@@ -213,7 +213,10 @@ func readSecret(ref string) (string, error) {
 // ErrNoSecret wraps every failure to resolve a secret.
 var ErrNoSecret = errors.New("secret cannot be read")
 
+// resolveSecrets reports every secret that cannot be read, not only the first:
+// on a new machine it is seldom only one.
 func resolveSecrets(v reflect.Value, path string) error {
+	var errs []error
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
@@ -222,18 +225,14 @@ func resolveSecrets(v reflect.Value, path string) error {
 		return resolveSecrets(v.Elem(), path)
 	case reflect.Slice:
 		for i := range v.Len() {
-			if err := resolveSecrets(v.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
-				return err
-			}
+			errs = append(errs, resolveSecrets(v.Index(i), fmt.Sprintf("%s[%d]", path, i)))
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if err := resolveField(v.Type().Field(i), v.Field(i), path); err != nil {
-				return err
-			}
+			errs = append(errs, resolveField(v.Type().Field(i), v.Field(i), path))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func resolveField(f reflect.StructField, v reflect.Value, path string) error {

@@ -84,9 +84,10 @@ func TestSecretsComeFromFilesAndEnvironment(t *testing.T) {
 	c, err := load(t, "accounts:\n  - {name: a, token: 'file:"+p+"'}\n  - {name: b, token: 'env:CARD_TOKEN'}\n  - {name: c, token: plain}\n")
 	require.NoError(t, err)
 	require.Equal(t, []account{{"a", "s3cret"}, {"b", "from-env"}, {"c", "plain"}}, c.Accounts)
-	_, err = load(t, "accounts:\n  - {name: a, token: 'env:NOT_SET_ANYWHERE'}\n")
+	_, err = load(t, "accounts:\n  - {name: a, token: 'env:NOT_SET_ANYWHERE'}\n  - {name: b, token: 'file:/does/not/exist'}\n")
 	require.ErrorIs(t, err, config.ErrNoSecret)
 	require.ErrorContains(t, err, "accounts[0].token")
+	require.ErrorContains(t, err, "accounts[1].token", "all of them at once")
 }
 
 func TestPrintingHidesSecrets(t *testing.T) {
