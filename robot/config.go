@@ -12,7 +12,8 @@ import (
 
 // Config is the robot's section of the configuration.
 type Config struct {
-	// Group is the consumer group of all robots of a deployment.
+	// Group begins the names of the consumer groups, one for each account:
+	// <group>.<account>. An account that joins or leaves disturbs no other.
 	Group string `koanf:"group"`
 	// Workers is how many callbacks of one account this process has in hand at
 	// once, those that wait for a permit included. An account whose concurrency

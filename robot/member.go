@@ -81,7 +81,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 		m.limiter = ratelimit.New(a.Limits.limit())
 	}
 	g, err := kafka.NewGroup(r.d.Kafka, kafka.GroupOptions{
-		Group: r.cfg.Group, Topics: []string{r.d.Topics.Callbacks(a.Name)},
+		Group: r.cfg.Group + "." + a.Name, Topics: []string{r.d.Topics.Callbacks(a.Name)},
 		Handler:   func(ctx context.Context, rec kafka.Record) error { return r.handle(ctx, m, rec) },
 		Workers:   m.workers,
 		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow,

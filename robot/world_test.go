@@ -277,7 +277,7 @@ func (w *world) uncommitted(acct string) int64 {
 	a, err := kafka.NewAdmin(w.kafka)
 	require.NoError(w.t, err)
 	defer func() { require.NoError(w.t, a.Close()) }()
-	lags, err := a.Lag(w.t.Context(), w.group, []string{w.topics.Callbacks(acct)})
+	lags, err := a.Lag(w.t.Context(), w.group+"."+acct, []string{w.topics.Callbacks(acct)})
 	require.NoError(w.t, err)
 	var sum int64
 	for _, l := range lags {

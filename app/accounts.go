@@ -1,0 +1,48 @@
+package app
+
+import (
+	"tidegate/proxy"
+	"tidegate/robot"
+	"tidegate/sender"
+)
+
+// Each room gets its own view of the accounts: the robot never sees a secret,
+// the proxy none of the AppSecret.
+
+func (c Config) proxyAccounts() []proxy.Account {
+	out := make([]proxy.Account, len(c.Accounts))
+	for i, a := range c.Accounts {
+		out[i] = proxy.Account{Name: a.Name, GhID: a.GhID, Credentials: a.Credentials}
+	}
+	return out
+}
+
+func (c Config) robotAccounts() []robot.Account {
+	out := make([]robot.Account, len(c.Accounts))
+	for i, a := range c.Accounts {
+		out[i] = robot.Account{Name: a.Name, Limits: a.Robot}
+	}
+	return out
+}
+
+// senderAccounts fills caps that were left out: no cap at all must be asked
+// for, it never comes from forgetting.
+func (c Config) senderAccounts() []sender.Account {
+	out := make([]sender.Account, len(c.Accounts))
+	for i, a := range c.Accounts {
+		limits := a.Sender
+		if limits == (sender.Limits{}) {
+			limits = sender.DefaultLimits()
+		}
+		out[i] = sender.Account{Name: a.Name, AppID: a.AppID, Secret: a.Secret, Limits: limits}
+	}
+	return out
+}
+
+func (c Config) names() []string {
+	out := make([]string, len(c.Accounts))
+	for i, a := range c.Accounts {
+		out[i] = a.Name
+	}
+	return out
+}

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"tidegate/pkg/api"
+	"tidegate/pkg/telemetry"
+)
+
+// NewKey describes a key to be made.
+type NewKey struct {
+	Name     string
+	Accounts []string
+	Scopes   []string
+}
+
+// withBook opens the list of keys for one command. Only the database's part
+// of the configuration has to be right.
+func withBook(ctx context.Context, src Source, do func(*api.Book) error) error {
+	c, err := LoadConfig(src.File, src.Set)
+	if err != nil {
+		return usage(err)
+	}
+	if err := c.Database.Validate(); err != nil {
+		return usage(at("database", err))
+	}
+	log, err := telemetry.NewLogger(c.Log)
+	if err != nil {
+		return usage(err)
+	}
+	e := newEngines(c, log)
+	defer func() { _ = e.stack.Stop(context.WithoutCancel(ctx)) }()
+	db, err := e.DB(ctx)
+	if err != nil {
+		return err
+	}
+	if err := api.Migrate(ctx, db); err != nil {
+		return err
+	}
+	return do(api.NewBook(db, nil))
+}
+
+// AppsAdd makes a key and prints it, this once.
+func AppsAdd(ctx context.Context, src Source, k NewKey, out io.Writer) error {
+	return withBook(ctx, src, func(b *api.Book) error {
+		a, key, err := b.Add(ctx, k.Name, k.Scopes, k.Accounts)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "key of %s (%s), shown once – keep it as a secret:\n%s\n", a.Name, a.KeyID, key)
+		return nil
+	})
+}
+
+// AppsList prints every key without its secret.
+func AppsList(ctx context.Context, src Source, out io.Writer) error {
+	return withBook(ctx, src, func(b *api.Book) error {
+		apps, err := b.List(ctx)
+		if err != nil {
+			return err
+		}
+		t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(t, "NAME\tKEY ID\tSCOPES\tACCOUNTS\tCREATED\tREVOKED")
+		for _, a := range apps {
+			accounts, revoked := strings.Join(a.Accounts, ","), ""
+			if accounts == "" {
+				accounts = "(all)"
+			}
+			if !a.RevokedAt.IsZero() {
+				revoked = a.RevokedAt.Format(time.RFC3339)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Name, a.KeyID, strings.Join(a.Scopes, ","), accounts, a.CreatedAt.Format(time.RFC3339), revoked)
+		}
+		return t.Flush()
+	})
+}
+
+// AppsRevoke ends a key, or all keys of an app.
+func AppsRevoke(ctx context.Context, src Source, key string, out io.Writer) error {
+	return withBook(ctx, src, func(b *api.Book) error {
+		n, err := b.Revoke(ctx, key)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "revoked %d; no node takes it any more within 5 s\n", n)
+		return nil
+	})
+}

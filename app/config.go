@@ -1,0 +1,130 @@
+package app
+
+import (
+	"os"
+	"time"
+
+	"tidegate/pkg/config"
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/redis"
+	"tidegate/pkg/run"
+	"tidegate/pkg/sqldb"
+	"tidegate/pkg/telemetry"
+	"tidegate/pkg/wechat"
+	"tidegate/pkg/wire"
+	"tidegate/proxy"
+	"tidegate/receipts"
+	"tidegate/robot"
+	"tidegate/sender"
+)
+
+// EnvPrefix marks environment variables that are settings.
+const EnvPrefix = "TIDEGATE_"
+
+// Config is the whole file. Each room owns its section; this struct only puts
+// the sections together. One file may serve all roles: a role reads what it
+// needs.
+type Config struct {
+	Log telemetry.LogConfig `koanf:"log"`
+	// Ops is the operations listener: metrics, health, profiles. Keep it private.
+	Ops run.HTTPConfig `koanf:"ops"`
+	// API is the public listener of sender and receipts.
+	API      run.HTTPConfig  `koanf:"api"`
+	Topics   TopicsConfig    `koanf:"topics"`
+	Kafka    kafka.Config    `koanf:"kafka"`
+	Redis    redis.Config    `koanf:"redis"`
+	Database sqldb.Config    `koanf:"database"`
+	WeChat   WeChatConfig    `koanf:"wechat"`
+	Accounts []AccountConfig `koanf:"accounts"`
+	// Rules is the file of the robot's rules; the proxy reads it too, for
+	// answers that go into the ack.
+	Rules string `koanf:"rules"`
+	// StopTimeout bounds a clean stop.
+	StopTimeout time.Duration `koanf:"stop_timeout"`
+
+	Proxy    proxy.Config    `koanf:"proxy"`
+	Robot    robot.Config    `koanf:"robot"`
+	Sender   sender.Config   `koanf:"sender"`
+	Receipts receipts.Config `koanf:"receipts"`
+}
+
+// TopicsConfig says how topics are named and made (D4).
+type TopicsConfig struct {
+	Prefix      string        `koanf:"prefix"`
+	Partitions  int32         `koanf:"partitions"`
+	Replication int16         `koanf:"replication"`
+	MinISR      int           `koanf:"min_insync_replicas"`
+	Retention   time.Duration `koanf:"retention"`
+}
+
+// Names gives the topic names.
+func (t TopicsConfig) Names() wire.Topics { return wire.Topics{Prefix: t.Prefix} }
+
+// WeChatConfig says where WeChat's API is.
+type WeChatConfig struct {
+	// BaseURLs are tried in order when one cannot be reached.
+	BaseURLs []string      `koanf:"base_urls"`
+	Timeout  time.Duration `koanf:"timeout"`
+}
+
+// AccountConfig is one service account.
+type AccountConfig struct {
+	// Name is ours: it is part of the callback URL and of topic names.
+	Name string `koanf:"name"`
+	// GhID is the original id, gh_….
+	GhID string `koanf:"gh_id"`
+	// Secret is the AppSecret; only the sender needs it.
+	Secret             string `koanf:"secret" secret:"true"`
+	wechat.Credentials `koanf:",squash"`
+	// Robot and Sender cap what this account may cost.
+	Robot  robot.Limits  `koanf:"robot"`
+	Sender sender.Limits `koanf:"sender"`
+}
+
+// DefaultConfig listens on loopback only and expects engines on this machine.
+func DefaultConfig() Config {
+	ops := run.DefaultHTTPConfig()
+	ops.Addr = "127.0.0.1:9100"
+	api := run.DefaultHTTPConfig()
+	api.Addr = "127.0.0.1:8081"
+	api.WriteTimeout = 30 * time.Second // an export or a report takes its time
+	ops.WriteTimeout = 35 * time.Second // a CPU profile takes 30 s
+	return Config{
+		Log:         telemetry.DefaultLogConfig(),
+		Ops:         ops,
+		API:         api,
+		Topics:      TopicsConfig{Prefix: "tidegate", Partitions: wire.Partitions, Replication: 3, MinISR: 2, Retention: 7 * 24 * time.Hour},
+		Kafka:       kafka.DefaultConfig(),
+		Redis:       redis.DefaultConfig(),
+		Database:    sqldb.DefaultConfig(),
+		WeChat:      WeChatConfig{BaseURLs: []string{"https://api.weixin.qq.com", "https://api2.weixin.qq.com"}, Timeout: 5 * time.Second},
+		StopTimeout: 15 * time.Second,
+		Proxy:       proxy.DefaultConfig(),
+		Robot:       robot.DefaultConfig(),
+		Sender:      sender.DefaultConfig(),
+		Receipts:    receipts.DefaultConfig(),
+	}
+}
+
+// nameGroups gives consumer groups that were not named the topics' prefix, so
+// that two deployments on one Kafka cluster do not meet in a group.
+func (c *Config) nameGroups() {
+	if c.Robot.Group == robot.DefaultConfig().Group {
+		c.Robot.Group = c.Topics.Prefix + ".robot"
+	}
+	if c.Receipts.Group == receipts.DefaultConfig().Group {
+		c.Receipts.Group = c.Topics.Prefix + ".receipts"
+	}
+}
+
+// LoadConfig reads the file, the environment and --set flags over the
+// defaults. It does not validate: see Validate.
+func LoadConfig(file string, set map[string]string) (Config, error) {
+	c := DefaultConfig()
+	err := config.Load(&c, config.Source{
+		File: file, EnvPrefix: EnvPrefix, Environ: os.Environ(), Set: set,
+		Ignore: []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG"},
+	})
+	c.nameGroups()
+	return c, err
+}

@@ -1,0 +1,213 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"tidegate/pkg/run"
+)
+
+// certificateSoon is how long before its end a certificate is worth a line.
+const certificateSoon = 14 * 24 * time.Hour
+
+// checkConfig tells what was read. That it can be used was settled before.
+func (d *doctor) checkConfig(context.Context) []finding {
+	names := make([]string, len(d.roles))
+	for i, r := range d.roles {
+		names[i] = string(r)
+	}
+	out := []finding{ok("configuration %s: accounts %s; checked for %s", nameOf(d.src), firstOf(d.cfg.names(), 4), strings.Join(names, ", "))}
+	if d.cfg.Log.HashKey == "" {
+		out = append(out, warn("set log.hash_key to the same random text everywhere", "log.hash_key is not set: hashes of openids in logs differ from one process to the next"))
+	}
+	return append(out, d.checkSecretFiles()...)
+}
+
+// checkSecretFiles looks at who may read the secrets (S85): the configuration
+// file if secrets stand in it, and the files that it refers to.
+func (d *doctor) checkSecretFiles() []finding {
+	if d.src.File == "" || runtime.GOOS == "windows" { // there, the mode says nothing
+		return nil
+	}
+	text, err := os.ReadFile(d.src.File)
+	if err != nil {
+		return []finding{fail("", "configuration: %v", err)}
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return []finding{fail("", "configuration %s: %v", d.src.File, err)}
+	}
+	files, plain := secretsIn(&doc, secretNames(reflect.TypeFor[Config]()))
+	if plain {
+		files = append(files, d.src.File)
+	}
+	var out []finding
+	for _, f := range files {
+		if st, err := os.Stat(f); err == nil && st.Mode().Perm()&0o004 != 0 {
+			out = append(out, warn("chmod o= "+f, "secrets in %s: every user of this machine can read them (mode %04o)", f, st.Mode().Perm()))
+		}
+	}
+	return out
+}
+
+// secretNames collects the last part of every key that holds a secret.
+func secretNames(t reflect.Type) map[string]bool {
+	names := map[string]bool{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("koanf"), ",")
+		if f.Tag.Get("secret") == "true" {
+			names[name] = true
+		}
+		ft := f.Type
+		if ft.Kind() == reflect.Slice {
+			ft = ft.Elem()
+		}
+		if ft.Kind() == reflect.Struct && f.IsExported() {
+			for n := range secretNames(ft) {
+				names[n] = true
+			}
+		}
+	}
+	return names
+}
+
+// secretsIn finds the files that secrets come from, and whether any secret
+// stands in the document itself.
+func secretsIn(n *yaml.Node, names map[string]bool) (files []string, plain bool) {
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 1 && names[n.Content[i-1].Value] && child.Kind == yaml.ScalarNode {
+			path, isFile := strings.CutPrefix(child.Value, "file:")
+			switch {
+			case isFile:
+				files = append(files, path)
+			case child.Value != "" && !strings.HasPrefix(child.Value, "env:"):
+				plain = true
+			}
+			continue
+		}
+		more, inside := secretsIn(child, names)
+		files, plain = append(files, more...), plain || inside
+	}
+	return files, plain
+}
+
+// checkRules reads the rules as the roles will; its errors carry file, line
+// and column.
+func (d *doctor) checkRules(context.Context) []finding {
+	if d.cfg.Rules == "" || !d.needs(RoleProxy, RoleRobot) {
+		return nil
+	}
+	role := RoleRobot
+	if !d.needs(RoleRobot) {
+		role = RoleProxy
+	}
+	if _, err := (rulesSource{path: d.cfg.Rules}).load(d.cfg, role); err != nil {
+		return []finding{fail("correct the file; a running robot keeps its old rules meanwhile", "rules: %v", err)}
+	}
+	return []finding{ok("rules %s", d.cfg.Rules)}
+}
+
+// checkListeners tries every address that the roles listen on. When a process
+// of this configuration runs already, its operations listener answers and the
+// other addresses may be taken.
+func (d *doctor) checkListeners(ctx context.Context) []finding {
+	var out []finding
+	seen := map[string]bool{}
+	running := d.alreadyRuns(ctx)
+	for _, role := range d.roles {
+		for _, l := range d.cfg.listeners(role) {
+			if !seen[l.key] {
+				seen[l.key] = true
+				out = append(out, checkAddress(ctx, l, running))
+			}
+		}
+	}
+	for _, l := range []struct {
+		key  string
+		cfg  run.HTTPConfig
+		used bool
+	}{{"ops", d.cfg.Ops, true}, {"proxy.http", d.cfg.Proxy.HTTP, d.needs(RoleProxy)}, {"api", d.cfg.API, d.needs(RoleSender, RoleReceipts)}} {
+		if l.used && l.cfg.CertFile != "" {
+			out = append(out, d.checkCertificate(l.key, l.cfg.CertFile, l.cfg.KeyFile))
+		}
+	}
+	return out
+}
+
+func checkAddress(ctx context.Context, l listener, running bool) finding {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", l.addr)
+	if err == nil {
+		_ = ln.Close()
+		return ok("%s %s is free", l.key, l.addr)
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && running:
+		return ok("%s %s is in use, and a role of this configuration is running", l.key, l.addr)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fail("stop the other process, unless it is this role, or choose another port", "%s %s is used by another process", l.key, l.addr)
+	case errors.Is(err, os.ErrPermission):
+		return fail("choose a port from 1024 up, or allow it (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "%s %s may not be opened by this user", l.key, l.addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fail("use an address of this machine, 127.0.0.1, or 0.0.0.0 for all", "%s %s is not an address of this machine", l.key, l.addr)
+	}
+	return fail("correct it", "%s %s cannot be opened: %v", l.key, l.addr, err)
+}
+
+// alreadyRuns asks the operations listener whether it is one of ours. One
+// with TLS is not asked: its certificate names the host that others use.
+func (d *doctor) alreadyRuns(ctx context.Context) bool {
+	host, port, err := net.SplitHostPort(d.cfg.Ops.Addr)
+	if err != nil || port == "0" || d.cfg.Ops.CertFile != "" {
+		return false
+	}
+	if anyAddress(host) {
+		host = "127.0.0.1"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/healthz", nil)
+	if err != nil {
+		return false
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	return err == nil && resp.StatusCode == http.StatusOK && string(text) == "ok\n"
+}
+
+func (d *doctor) checkCertificate(key, certFile, keyFile string) finding {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return fail("give a PEM certificate and its private key", "%s certificate %s: %v", key, certFile, err)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return fail("give a PEM certificate and its private key", "%s certificate %s: %v", key, certFile, err)
+	}
+	left := leaf.NotAfter.Sub(d.now())
+	text := fmt.Sprintf("%s certificate %s is valid until %s", key, certFile, leaf.NotAfter.Format(time.DateOnly))
+	switch {
+	case left <= 0:
+		return fail("renew it", "%s certificate %s ended on %s", key, certFile, leaf.NotAfter.Format(time.DateOnly))
+	case left < certificateSoon:
+		return warn("renew it", "%s", text)
+	}
+	return ok("%s", text)
+}

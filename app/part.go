@@ -1,0 +1,248 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/api"
+	"tidegate/pkg/dedupe"
+	"tidegate/pkg/idgen"
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/lease"
+	"tidegate/pkg/run"
+	"tidegate/pkg/telemetry"
+	"tidegate/pkg/wechat"
+	"tidegate/proxy"
+	"tidegate/receipts"
+	"tidegate/receipts/store"
+	"tidegate/robot"
+	"tidegate/robot/engine"
+	"tidegate/sender"
+)
+
+// part is one role made ready to run.
+type part struct {
+	role     Role
+	services []run.Service
+	ready    map[string]func(context.Context) error
+	addr     map[string]string       // what listens where
+	accounts func(Config) error      // takes changed accounts
+	rules    func(*engine.Rules)     // takes changed rules; nil if it has none
+	handler  http.Handler            // its share of the public API; nil if it has none
+	ops      map[string]http.Handler // its operations endpoints
+	store    store.Store             // the rows, of the receipts role
+
+	stats func() []kafka.PartitionStats // how far behind the robot role is
+}
+
+// partOptions changes how a part is built; the zero value is production.
+type partOptions struct {
+	rules   rulesSource
+	breakBy string // dev only
+	breaker **breaker
+}
+
+// rulesSource is a rules file, or its content.
+type rulesSource struct {
+	path    string
+	content []byte
+}
+
+// load reads the rules for a role. The door calls no back end, so it does not
+// ask whether the rules' back ends are configured: its file need not name them.
+func (r rulesSource) load(c Config, role Role) (*engine.Rules, error) {
+	var known engine.Known
+	if role != RoleProxy {
+		known.Backends = c.Robot.BackendNames()
+	}
+	for _, a := range c.Accounts {
+		known.Accounts = append(known.Accounts, a.Name)
+	}
+	if r.content != nil {
+		return engine.Parse(r.path, r.content, known)
+	}
+	return engine.Load(r.path, known)
+}
+
+// register adds the part's readiness and operations endpoints.
+func (p *part) register(ops *telemetry.Ops) {
+	for name, check := range p.ready {
+		ops.AddReadiness(string(p.role)+" "+name, check)
+	}
+	for pattern, h := range p.ops {
+		ops.Handle(pattern, h)
+	}
+}
+
+// buildPart makes a role's room over the engines.
+func buildPart(ctx context.Context, role Role, e *engines, o partOptions) (*part, error) {
+	switch role {
+	case RoleProxy:
+		return buildProxy(e, o)
+	case RoleRobot:
+		return buildRobot(e, o)
+	case RoleSender:
+		return buildSender(ctx, e)
+	case RoleReceipts:
+		return buildReceipts(ctx, e)
+	}
+	return nil, fmt.Errorf("unknown role %q", role)
+}
+
+func buildProxy(e *engines, o partOptions) (*part, error) {
+	producer, err := e.Producer()
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.Redis()
+	if err != nil {
+		return nil, err
+	}
+	opt := dedupe.DefaultOptions()
+	opt.Registerer = e.reg
+	d := proxy.Deps{
+		Topics: e.cfg.Topics.Names(), Publisher: producer, Claims: dedupe.New(r, opt),
+		Log: e.log.Named("proxy"), Hasher: e.hasher, Registry: e.reg,
+	}
+	if o.rules.path != "" {
+		rules, err := o.rules.load(e.cfg, RoleProxy)
+		if err != nil {
+			return nil, err
+		}
+		d.AtOnce = rules.AtOnce
+	}
+	room, err := proxy.New(e.cfg.Proxy, e.cfg.proxyAccounts(), d)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := e.Admin()
+	if err != nil {
+		return nil, err
+	}
+	return &part{
+		role: RoleProxy, services: []run.Service{room}, addr: map[string]string{"door": room.Addr()},
+		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
+		accounts: func(c Config) error { return room.SetAccounts(c.proxyAccounts()) },
+		rules:    func(r *engine.Rules) { room.SetAtOnce(r.AtOnce) },
+	}, nil
+}
+
+func buildRobot(e *engines, o partOptions) (*part, error) {
+	producer, err := e.Producer()
+	if err != nil {
+		return nil, err
+	}
+	rules, err := o.rules.load(e.cfg, RoleRobot)
+	if err != nil {
+		return nil, err
+	}
+	d := robot.Deps{
+		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Rules: rules,
+		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg,
+	}
+	if o.breakBy != "" {
+		*o.breaker = newBreaker(o.breakBy, producer)
+		d.Publisher = *o.breaker
+	}
+	room, err := robot.New(e.cfg.Robot, e.cfg.robotAccounts(), d)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := e.Admin()
+	if err != nil {
+		return nil, err
+	}
+	return &part{
+		role: RoleRobot, services: []run.Service{room}, stats: room.Stats,
+		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
+		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
+		rules: func(r *engine.Rules) {
+			if err := room.SetRules(r); err != nil {
+				e.log.Error("new rules are not taken; the old ones stay", zap.Error(err))
+			}
+		},
+	}, nil
+}
+
+func buildSender(ctx context.Context, e *engines) (*part, error) {
+	producer, err := e.Producer()
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.Redis()
+	if err != nil {
+		return nil, err
+	}
+	db, err := e.DB(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := api.Migrate(ctx, db); err != nil {
+		return nil, err
+	}
+	calls, err := wechat.NewClient(nil, wechat.Options{BaseURLs: e.cfg.WeChat.BaseURLs, Timeout: e.cfg.WeChat.Timeout})
+	if err != nil {
+		return nil, err
+	}
+	numbers := lease.NewNumbers(r, lease.NumbersOptions{})
+	e.stack.Push("worker number", numbers.Release)
+	cfg := e.cfg.Sender
+	if cfg.Node == sender.DefaultConfig().Node {
+		cfg.Node = e.node
+	}
+	room, err := sender.New(ctx, cfg, sender.Deps{
+		Kafka: e.cfg.Kafka, Publisher: producer, Redis: r, DB: db, WeChat: calls, Keys: api.NewKeys(api.NewBook(db, nil)),
+		IDs: idgen.NewGenerator(numbers, nil), Topics: e.cfg.Topics.Names(), Log: e.log, Reg: e.reg,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := room.SetAccounts(e.cfg.senderAccounts()); err != nil {
+		return nil, err
+	}
+	admin, err := e.Admin()
+	if err != nil {
+		return nil, err
+	}
+	return &part{
+		role: RoleSender, services: []run.Service{run.Func("sender", room.Run)}, handler: room.Handler(),
+		ready:    map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
+		accounts: func(c Config) error { return room.SetAccounts(c.senderAccounts()) },
+	}, nil
+}
+
+func buildReceipts(ctx context.Context, e *engines) (*part, error) {
+	producer, err := e.Producer()
+	if err != nil {
+		return nil, err
+	}
+	db, err := e.DB(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := api.Migrate(ctx, db); err != nil {
+		return nil, err
+	}
+	room, err := receipts.New(ctx, e.cfg.Receipts, receipts.Deps{
+		Kafka: e.cfg.Kafka, Publisher: producer, DB: db, Keys: api.NewKeys(api.NewBook(db, nil)),
+		Topics: e.cfg.Topics.Names(), Log: e.log.Named("receipts"), Registry: e.reg,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := room.SetAccounts(e.cfg.names()); err != nil {
+		return nil, err
+	}
+	admin, err := e.Admin()
+	if err != nil {
+		return nil, err
+	}
+	return &part{
+		role: RoleReceipts, services: []run.Service{room}, handler: room.Handler(), store: room.Store(),
+		ready:    map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
+		accounts: func(c Config) error { return room.SetAccounts(c.names()) },
+	}, nil
+}

@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tidegate/pkg/run"
+	"tidegate/pkg/telemetry"
+)
+
+// RunRole runs one role until ctx ends, then stops it cleanly within the
+// configured time.
+func RunRole(ctx context.Context, role Role, src Source) error {
+	c, err := loadFor(src, role)
+	if err != nil {
+		return err
+	}
+	log, err := telemetry.NewLogger(c.Log)
+	if err != nil {
+		return usage(err)
+	}
+	log = log.With(zap.String("role", string(role)))
+	e := newEngines(c, log)
+	err = serve(ctx, role, src, e)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.StopTimeout)
+	defer cancel()
+	err = errors.Join(err, e.stack.Stop(stop))
+	if err == nil {
+		log.Info("stopped")
+	}
+	_ = log.Sync() // standard error cannot be synced on some systems
+	return err
+}
+
+// serve builds the role and runs it with its listeners and watchers.
+func serve(ctx context.Context, role Role, src Source, e *engines) error {
+	p, err := buildPart(ctx, role, e, partOptions{rules: rulesSource{path: e.cfg.Rules}})
+	if err != nil {
+		return err
+	}
+	ops := telemetry.NewOps(e.reg)
+	p.register(ops)
+	servers, err := p.listen(e, ops)
+	if err != nil {
+		return err
+	}
+	g := run.NewGroup(ctx)
+	for _, s := range append(p.services, servers...) {
+		g.Go(s)
+	}
+	g.Go(run.Func("settings", func(ctx context.Context) error {
+		watch(ctx, watched(src, e.cfg), watchEvery, func([]string) { p.reload(src, e) })
+		return nil
+	}))
+	e.log.Info("running", zap.String("version", Version()), zap.Any("listening", p.addr))
+	return waitFor(g, e.cfg.StopTimeout)
+}
+
+// listen opens the operations listener and, for roles with a share in it, the
+// public API.
+func (p *part) listen(e *engines, ops *telemetry.Ops) ([]run.Service, error) {
+	server, err := run.NewHTTPServer("operations", e.cfg.Ops, ops, e.log)
+	if err != nil {
+		return nil, err
+	}
+	if p.addr == nil {
+		p.addr = map[string]string{}
+	}
+	p.addr["operations"] = server.Addr()
+	servers := []run.Service{server}
+	if p.handler != nil {
+		public, err := run.NewHTTPServer("api", e.cfg.API, p.handler, e.log)
+		if err != nil {
+			_ = server.Close()
+			return nil, err
+		}
+		p.addr["api"] = public.Addr()
+		servers = append(servers, public)
+	}
+	return servers, nil
+}
+
+// waitFor waits for the group. Once it was asked to end it has the time of a
+// clean stop; what has not ended by then is named by the log and left.
+func waitFor(g *run.Group, stopTimeout time.Duration) error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-g.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("the role did not stop within %s; what was in flight will be worked again", stopTimeout)
+	}
+}
+
+func watched(src Source, c Config) []string {
+	var paths []string
+	for _, p := range []string{src.File, c.Rules} {
+		if p != "" {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+// reload takes changed accounts and rules. Anything wrong leaves everything as
+// it was and says so.
+func (p *part) reload(src Source, e *engines) {
+	log := e.log.Named("settings")
+	c, err := loadFor(src, p.role)
+	if err != nil {
+		log.Error("the changed configuration is not taken; the old one stays", zap.Error(err))
+		return
+	}
+	if err := p.accounts(c); err != nil {
+		log.Error("the changed accounts are not taken; the old ones stay", zap.Error(err))
+		return
+	}
+	if p.rules != nil && c.Rules != "" {
+		rules, err := rulesSource{path: c.Rules}.load(c, p.role)
+		if err != nil {
+			log.Error("the changed rules are not taken; the old ones stay", zap.Error(err))
+			return
+		}
+		p.rules(rules)
+	}
+	log.Info("accounts and rules are up to date", zap.Int("accounts", len(c.Accounts)))
+}

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"tidegate/pkg/wechat"
+	"tidegate/pkg/wire"
+)
+
+// Validate checks what a role needs and reports everything that is wrong at
+// once, each line with its key. An empty role checks what all roles share.
+func (c Config) Validate(role Role) error {
+	errs := []error{
+		c.Log.Validate(),
+		at("ops", c.Ops.Validate()),
+		at("topics", c.Topics.validate()),
+		at("kafka", c.Kafka.Validate()),
+		c.validateAccounts(role),
+		c.validateListeners(role),
+	}
+	if c.StopTimeout < time.Second || c.StopTimeout > 10*time.Minute {
+		errs = append(errs, fmt.Errorf("stop_timeout %s: use 1s to 10m", c.StopTimeout))
+	}
+	switch role {
+	case RoleProxy:
+		errs = append(errs, c.Proxy.Validate(), c.Redis.Validate())
+	case RoleRobot:
+		errs = append(errs, c.Robot.Validate())
+		if c.Rules == "" {
+			errs = append(errs, errors.New("rules: name the file of the robot's rules; deployments/config/rules.sample.yaml is a beginning"))
+		}
+	case RoleSender:
+		errs = append(errs, at("api", c.API.Validate()), c.Sender.Validate(), c.Redis.Validate(), at("database", c.Database.Validate()), c.WeChat.validate())
+	case RoleReceipts:
+		errs = append(errs, at("api", c.API.Validate()), c.Receipts.Validate(), at("database", c.Database.Validate()))
+	}
+	return errors.Join(errs...)
+}
+
+// serves lists the roles that the configuration has enough for: the door needs
+// an account's token, the robot rules, the sender an AppSecret, and receipts a
+// database.
+func (c Config) serves() []Role {
+	var token, secret bool
+	for _, a := range c.Accounts {
+		token = token || a.Token != ""
+		secret = secret || a.Secret != ""
+	}
+	enough := map[Role]bool{RoleProxy: token, RoleRobot: c.Rules != "", RoleSender: secret, RoleReceipts: c.Database.DSN != ""}
+	var roles []Role
+	for _, r := range Roles() {
+		if enough[r] {
+			roles = append(roles, r)
+		}
+	}
+	return roles
+}
+
+// at puts the section in front of an error that does not begin with it.
+func at(section string, err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), section+".") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", section, err)
+}
+
+func (t TopicsConfig) validate() error {
+	if err := t.Names().Validate(); err != nil {
+		return err
+	}
+	switch {
+	case t.Partitions < 1 || t.Partitions > 1000:
+		return fmt.Errorf("partitions %d: use 1 to 1000; 12 is right for almost everybody", t.Partitions)
+	case t.Replication < 1:
+		return fmt.Errorf("replication %d: use 3, or 1 with a single broker", t.Replication)
+	case t.MinISR < 1 || t.MinISR > int(t.Replication):
+		return fmt.Errorf("min_insync_replicas %d: use 1 to replication (%d)", t.MinISR, t.Replication)
+	case t.Retention < 24*time.Hour:
+		return fmt.Errorf("retention %s: use at least 24h, and more than the longest outage you want to survive", t.Retention)
+	}
+	return nil
+}
+
+func (w WeChatConfig) validate() error {
+	if len(w.BaseURLs) == 0 {
+		return errors.New("wechat.base_urls: name at least https://api.weixin.qq.com")
+	}
+	return at("wechat", wechat.Options{BaseURLs: w.BaseURLs, Timeout: w.Timeout}.Validate())
+}
+
+func (c Config) validateAccounts(role Role) error {
+	if len(c.Accounts) == 0 {
+		return errors.New("accounts: configure at least one account (name, app_id, gh_id, token, encoding_aes_key, secret)")
+	}
+	var errs []error
+	seen := map[string]int{}
+	for i, a := range c.Accounts {
+		where := fmt.Sprintf("accounts[%d] (%.40s)", i, a.Name)
+		for _, err := range append(a.validate(role), unique(seen, i, a)...) {
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a AccountConfig) validate(role Role) []error {
+	var errs []error
+	if !wire.ValidAccount(a.Name) {
+		errs = append(errs, fmt.Errorf("name %q: use 1 to 40 of a-z, 0-9 and -, beginning with a letter or digit", a.Name))
+	}
+	if a.AppID == "" {
+		errs = append(errs, errors.New("app_id is empty"))
+	}
+	if err := a.Credentials.Validate(); err != nil && role == RoleProxy {
+		errs = append(errs, err)
+	}
+	if role == RoleSender && a.Secret == "" {
+		errs = append(errs, errors.New("secret is empty; the sender needs the AppSecret to get tokens (file:/path and env:NAME are understood)"))
+	}
+	if err := a.Robot.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("robot.%w", err))
+	}
+	if err := a.Sender.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("sender.%w", err))
+	}
+	return errs
+}
+
+// unique refuses what two accounts must not share: a name would mix their
+// topics, an appid their tokens and caps, an original id their callbacks.
+func unique(seen map[string]int, i int, a AccountConfig) []error {
+	var errs []error
+	for _, f := range []struct{ field, value string }{{"name", a.Name}, {"app_id", a.AppID}, {"gh_id", a.GhID}} {
+		key := f.field + "=" + f.value
+		first, twice := seen[key]
+		switch {
+		case f.value == "":
+		case twice:
+			errs = append(errs, fmt.Errorf("%s %q is already that of accounts[%d]: each account has its own", f.field, f.value, first))
+		default:
+			seen[key] = i
+		}
+	}
+	return errs
+}
+
+// listener is one address that a role listens on.
+type listener struct{ key, addr string }
+
+// listeners lists the addresses of a role, the operations listener first.
+func (c Config) listeners(role Role) []listener {
+	out := []listener{{"ops.addr", c.Ops.Addr}}
+	switch role {
+	case RoleProxy:
+		out = append(out, listener{"proxy.http.addr", c.Proxy.HTTP.Addr})
+	case RoleSender, RoleReceipts:
+		out = append(out, listener{"api.addr", c.API.Addr})
+	}
+	return out
+}
+
+func (c Config) validateListeners(role Role) error {
+	ls := c.listeners(role)
+	if len(ls) == 2 && collide(ls[0].addr, ls[1].addr) {
+		return fmt.Errorf("%s %q: it is also %s; give one of them another port", ls[1].key, ls[1].addr, ls[0].key)
+	}
+	return nil
+}
+
+// collide tells that two listeners cannot both have their address. Port 0
+// takes a free one each time.
+func collide(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	return hostA == hostB || anyAddress(hostA) || anyAddress(hostB)
+}
+
+func anyAddress(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
+}

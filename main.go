@@ -1,0 +1,193 @@
+// Tidegate is the gate between WeChat-style service accounts and the business
+// systems behind them. This file knows flags, signals and exit codes; package
+// app does the rest.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tidegate/app"
+)
+
+// Exit codes: 0 done, 1 the work failed or its result is bad, 2 wrong usage or
+// configuration.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+type roleCmd struct {
+	Config string            `help:"YAML file; deployments/config has a commented sample per role." type:"path" env:"TIDEGATE_CONFIG"`
+	Set    map[string]string `help:"Override one key, for example --set redis.addrs=10.0.0.5:6379. Environment variables do the same: TIDEGATE_REDIS__ADDRS." mapsep:"none"`
+	Print  bool              `name:"print-config" help:"Print the effective configuration without secrets and exit."`
+}
+
+func (c roleCmd) source() app.Source { return app.Source{File: c.Config, Set: c.Set} }
+
+func (c roleCmd) run(ctx context.Context, role app.Role) error {
+	if c.Print {
+		return app.PrintConfig(os.Stdout, c.source())
+	}
+	return app.RunRole(ctx, role, c.source())
+}
+
+type cli struct {
+	Dev      devCmd      `cmd:"" help:"Run everything in one process with embedded engines and a simulated WeChat. Start here."`
+	Proxy    proxyCmd    `cmd:"" help:"Run the door that WeChat posts callbacks to."`
+	Robot    robotCmd    `cmd:"" help:"Run a robot: work callbacks off, in order per user, at a capped rate."`
+	Sender   senderCmd   `cmd:"" help:"Run a sender: the push API, and everything that goes out to WeChat."`
+	Receipts receiptsCmd `cmd:"" help:"Run the receipts room: the state of every message, reports, re-send."`
+	Sim      simCmd      `cmd:"" help:"Run the WeChat simulator on its own, to develop a bot without an account."`
+	Topics   topicsCmd   `cmd:"" help:"Create the Kafka topics that the configuration needs, and show how they stand."`
+	Doctor   doctorCmd   `cmd:"" help:"Check configuration, Redis, Kafka, database and WeChat, and say in plain words what to do."`
+	Apps     appsCmd     `cmd:"" help:"Keys of business systems: add, list, revoke."`
+	Report   reportCmd   `cmd:"" help:"Reports about messages."`
+	Version  versionCmd  `cmd:"" help:"Print version and build."`
+}
+
+type proxyCmd struct{ roleCmd }
+type robotCmd struct{ roleCmd }
+type senderCmd struct{ roleCmd }
+type receiptsCmd struct{ roleCmd }
+
+func (c proxyCmd) Run(ctx context.Context) error    { return c.run(ctx, app.RoleProxy) }
+func (c robotCmd) Run(ctx context.Context) error    { return c.run(ctx, app.RoleRobot) }
+func (c senderCmd) Run(ctx context.Context) error   { return c.run(ctx, app.RoleSender) }
+func (c receiptsCmd) Run(ctx context.Context) error { return c.run(ctx, app.RoleReceipts) }
+
+type devCmd struct {
+	For    time.Duration `help:"End by itself after this long, for example 20s, and print the conservation summary. Exit code 1 if anything was lost, doubled or out of order."`
+	Rate   float64       `help:"Callbacks per second from the simulated followers; 0 for none." default:"20"`
+	Pushes float64       `help:"Pushes per second from a simulated business system; the default is a tenth of --rate." default:"-1"`
+	JSON   bool          `help:"Print the summary as one JSON object on standard output and nothing else."`
+	Data   string        `help:"Directory that keeps the state between runs; without it everything is forgotten at the end." type:"path"`
+	Break  string        `help:"Inject exactly one fault behind the door, to see that the summary catches it: ${enum}." enum:",lose,double,reorder" default:""`
+	Rules  string        `help:"Rules file to use instead of the built-in ones." type:"path"`
+	Port   int           `help:"First of four ports on 127.0.0.1 (door, API, operations, simulator); 0 takes free ones." default:"8080"`
+}
+
+func (c devCmd) Run(ctx context.Context) error {
+	return app.Dev(ctx, app.DevOptions{
+		For: c.For, Rate: c.Rate, Pushes: c.Pushes, JSON: c.JSON, Data: c.Data, Break: c.Break, Rules: c.Rules, Port: c.Port,
+		Out: os.Stdout, Err: os.Stderr,
+	})
+}
+
+type simCmd struct {
+	Config string `help:"YAML file with accounts, limits and switches; without it one account with fresh secrets is made and shown." type:"path"`
+	Addr   string `help:"Address of the API and of the control surface." default:"127.0.0.1:8090"`
+	URL    string `name:"callback-url" help:"Where the account's callbacks go, for example http://127.0.0.1:8080/wx/demo."`
+	Mode   string `help:"How callbacks are encrypted: ${enum}." enum:"plain,compatible,safe" default:"safe"`
+}
+
+func (c simCmd) Run(ctx context.Context) error {
+	return app.Sim(ctx, app.SimOptions{File: c.Config, Addr: c.Addr, CallbackURL: c.URL, Mode: c.Mode, Out: os.Stdout})
+}
+
+type topicsCmd struct {
+	roleCmd
+	DryRun bool `help:"Only show what would be created."`
+}
+
+func (c topicsCmd) Run(ctx context.Context) error {
+	return app.Topics(ctx, c.source(), c.DryRun, os.Stdout)
+}
+
+type doctorCmd struct {
+	roleCmd
+	Role string `help:"Check what this role needs: ${enum}; empty checks everything that is configured." enum:",proxy,robot,sender,receipts" default:""`
+}
+
+func (c doctorCmd) Run(ctx context.Context) error {
+	return app.Doctor(ctx, c.source(), app.Role(c.Role), os.Stdout)
+}
+
+type appsCmd struct {
+	Add    appsAddCmd    `cmd:"" help:"Make a key for a business system. It is shown once."`
+	List   appsListCmd   `cmd:"" help:"List the keys, without their secrets."`
+	Revoke appsRevokeCmd `cmd:"" help:"Revoke a key; it stops working on all nodes within 5 s."`
+}
+
+type appsAddCmd struct {
+	roleCmd
+	Name     string   `arg:"" help:"Name of the business system."`
+	Accounts []string `name:"account" required:"" help:"Account that it may use; give it several times, or * for all."`
+	Scopes   []string `name:"scope" help:"What it may do; give it several times." default:"pushes:write,messages:read,messages:resend,reports:read"`
+}
+
+func (c appsAddCmd) Run(ctx context.Context) error {
+	return app.AppsAdd(ctx, c.source(), app.NewKey{Name: c.Name, Accounts: c.Accounts, Scopes: c.Scopes}, os.Stdout)
+}
+
+type appsListCmd struct{ roleCmd }
+
+func (c appsListCmd) Run(ctx context.Context) error { return app.AppsList(ctx, c.source(), os.Stdout) }
+
+type appsRevokeCmd struct {
+	roleCmd
+	Key string `arg:"" help:"Key id or name, as 'apps list' shows it."`
+}
+
+func (c appsRevokeCmd) Run(ctx context.Context) error {
+	return app.AppsRevoke(ctx, c.source(), c.Key, os.Stdout)
+}
+
+type reportCmd struct {
+	Failures reportFailuresCmd `cmd:"" help:"Failed messages by reason, as CSV and HTML."`
+}
+
+type reportFailuresCmd struct {
+	roleCmd
+	Since time.Duration `help:"How far back to look." default:"24h"`
+	Dir   string        `help:"Where to write failures-<date>.csv and .html." default:"." type:"path"`
+}
+
+func (c reportFailuresCmd) Run(ctx context.Context) error {
+	return app.ReportFailures(ctx, c.source(), c.Since, c.Dir, os.Stdout)
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error { fmt.Println(app.Version()); return nil }
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var c cli
+	parser, err := kong.New(&c, kong.Name("tidegate"),
+		kong.Description("The gate between WeChat service accounts and the systems behind them.\n\nBegin with 'tidegate dev': it needs nothing but this program."),
+		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tidegate:", err)
+		return exitUsage
+	}
+	cmd, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tidegate:", err)
+		fmt.Fprintln(os.Stderr, "Try 'tidegate --help'.")
+		return exitUsage
+	}
+	switch err := cmd.Run(); {
+	case err == nil:
+		return 0
+	case errors.Is(err, app.ErrUsage):
+		fmt.Fprintln(os.Stderr, "tidegate:", err)
+		return exitUsage
+	case errors.Is(err, app.ErrReported):
+		return exitFailed
+	default:
+		fmt.Fprintln(os.Stderr, "tidegate:", err)
+		return exitFailed
+	}
+}
