@@ -57,17 +57,17 @@ func (d *doctor) judgeRedis(name string, i redis.Info) []finding {
 	advice := i.Advice()
 	var out []finding
 	for _, a := range advice {
+		f := warn(a.Text, "%s", name)
 		if a.Fatal {
-			out = append(out, fail(a.Text, "%s", name))
-		} else {
-			out = append(out, warn(a.Text, "%s", name))
+			f.grade = gradeFail
 		}
+		out = append(out, f)
 	}
-	if len(advice) == 0 {
-		out = append(out, ok("%s: Redis %s, %s, append-only file on, %s", name, i.Version, i.Role, i.Policy))
-	}
-	if i.Embedded {
+	switch {
+	case i.Embedded:
 		out = append(out, warn("use a real Redis in production", "%s is the embedded server: it forgets everything when it ends", name))
+	case len(advice) == 0:
+		out = append(out, ok("%s: Redis %s, %s, append-only file on, %s", name, i.Version, i.Role, i.Policy))
 	}
 	if d.cfg.Redis.Password == "" && !allLoopback(d.cfg.Redis.Addrs) {
 		out = append(out, warn("set a password on the server (ACL SETUSER) and in redis.password", "%s lets everybody in who reaches it", name))

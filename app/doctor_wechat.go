@@ -49,13 +49,12 @@ func (d *doctor) hostAway(base string, err error) finding {
 	todo := "open the way out to this host and port in firewalls and security groups"
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &dns):
 		todo = "the name does not resolve: correct wechat.base_urls or the DNS settings of this machine"
 	case errors.As(err, &cert):
 		todo = "its certificate is not trusted: install ca-certificates, set the clock, or look who answers in its place"
-	case errors.As(err, &record):
+	case errors.Is(err, http.ErrSchemeMismatch):
 		todo = "it does not speak TLS: correct the scheme in wechat.base_urls"
 	}
 	if len(d.cfg.WeChat.BaseURLs) > 1 {
