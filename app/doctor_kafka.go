@@ -166,7 +166,7 @@ func judgeShape(want kafka.TopicSpec, t kafka.TopicInfo) []finding {
 	switch {
 	case t.Replication == 1:
 		out = append(out, finding{gradeWarn, "one copy of each record", "use replication 3 in production"})
-	case t.Replication >= 3 && t.MinInsync < 2:
+	case t.Replication >= 3 && t.MinInsync == 1:
 		out = append(out, finding{gradeFail, fmt.Sprintf("min.insync.replicas is %d", t.MinInsync),
 			"set it to 2 with kafka-configs: as it is, what was acknowledged may be on one disk only"})
 	case t.MinInsync > int(t.Replication):
