@@ -23,8 +23,10 @@ import (
 
 // G7: WeChat did it, and the answer was lost in every way there is.
 func TestLostAnswersOfPushes(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{wechatsim.FaultReset, wechatsim.FaultHTML, wechatsim.FaultGarbage, wechatsim.FaultTruncate} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: how, Applied: true, API: wechatsim.PathTemplateSend, Count: 1}))
 			w.start()
@@ -47,6 +49,7 @@ func TestLostAnswersOfPushes(t *testing.T) {
 }
 
 func TestLostAnswersOfReplies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: wechatsim.FaultReset, Applied: true, API: wechatsim.PathCustomSend, OpenID: w.followers[1], Count: 1},
 		wechatsim.Fault{Do: wechatsim.FaultReset, Applied: true, API: wechatsim.PathCustomSend, OpenID: w.followers[2], Count: 1},
@@ -72,6 +75,7 @@ func TestLostAnswersOfReplies(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.sim.SetFaults(
 		wechatsim.Fault{Do: wechatsim.FaultErrcode, Errcode: 43004, API: wechatsim.PathTemplateSend, OpenID: w.followers[1]},
@@ -97,6 +101,7 @@ func TestRefusals(t *testing.T) {
 
 // G13 through the room: the token dies while sends are under way.
 func TestTokenDiesUnderLoad(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var ahead atomic.Int64
 	r := w.start(func(s *setup) { s.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
@@ -126,6 +131,7 @@ func TestTokenDiesUnderLoad(t *testing.T) {
 }
 
 func TestStoppedAccountWaitsAndGoesOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: wechatsim.FaultErrcode, Errcode: 48001, API: wechatsim.PathTemplateSend, Count: 1}))
 	r := w.start()
@@ -141,6 +147,7 @@ func TestStoppedAccountWaitsAndGoesOn(t *testing.T) {
 // The day's quota is used up: letters wait, nothing is lost, nothing asks in a
 // loop.
 func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: wechatsim.FaultErrcode, Errcode: 45009, API: wechatsim.PathTemplateSend, Count: 1}))
 	w.start(func(s *setup) { s.cfg.QuotaPause = time.Second })
@@ -178,8 +185,10 @@ func (f *flaky) Publish(ctx context.Context, r kafka.Record) (kafka.Record, erro
 
 // The outcome is known and cannot be published: the letter must not go again.
 func TestOutcomeThatCannotBePublishedIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost=", lost), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			f := &flaky{Producer: w.producer, topic: w.topics().Receipts()}
 			f.fail.Store(3)
@@ -198,7 +207,7 @@ func TestOutcomeThatCannotBePublishedIsNotSentAgain(t *testing.T) {
 // begun makes the database look as if another process had begun a message.
 func (w *world) begun(k intent.Key, ago time.Duration) {
 	w.t.Helper()
-	db, err := sqldb.Open(w.t.Context(), sqldb.Config{Driver: sqldb.SQLite, DSN: w.dbPath})
+	db, err := sqldb.Open(w.t.Context(), w.db)
 	require.NoError(w.t, err)
 	s, err := intent.Open(w.t.Context(), db, intent.Options{Node: "dead", Now: func() time.Time { return time.Now().Add(-ago) }}, nil)
 	require.NoError(w.t, err)
@@ -221,6 +230,7 @@ func (w *world) begunLater(hash, openID string, ago time.Duration) {
 
 // A letter comes back whose intent is there (D7).
 func TestLettersWithAnUnknownPast(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	young := w.push("young", func(p *wire.Push) { w.begunLater(p.IdentityHash, p.OpenID, 7*time.Minute) })
 	old := w.push("old", func(p *wire.Push) { w.begunLater(p.IdentityHash, p.OpenID, 8*time.Minute) })
@@ -244,16 +254,27 @@ func TestLettersWithAnUnknownPast(t *testing.T) {
 
 // No intent, no send: the database is away.
 func TestDatabaseAwayNothingIsSent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	require.Equal(t, wire.Accepted, w.outcome(w.push("before")).State)
-	lock, err := sqldb.Open(t.Context(), sqldb.Config{Driver: sqldb.SQLite, DSN: w.dbPath})
+	lock, err := sqldb.Open(t.Context(), w.db)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, lock.Close()) }()
 	release, locked := make(chan struct{}), make(chan struct{})
 	held := make(chan error, 1)
 	go func() {
-		held <- lock.Tx(context.Background(), func(context.Context, *sqldb.Tx) error { close(locked); <-release; return nil })
+		held <- lock.Tx(context.Background(), func(ctx context.Context, tx *sqldb.Tx) error {
+			defer close(locked)                // so that a failure is not waited for
+			if w.db.Driver == sqldb.Postgres { // SQLite has locked the whole file already
+				if _, err := tx.Exec(ctx, "LOCK TABLE intent"); err != nil {
+					return err
+				}
+			}
+			locked <- struct{}{}
+			<-release
+			return nil
+		})
 	}()
 	<-locked
 	id := w.push("during")
@@ -264,6 +285,7 @@ func TestDatabaseAwayNothingIsSent(t *testing.T) {
 }
 
 func TestUnreadableLettersAreParked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	topic := w.topics().Pushes(account, wire.LaneRealtime)
@@ -302,6 +324,7 @@ func TestUnreadableLettersAreParked(t *testing.T) {
 // A clean stop while requests are under way: what arrived is booked, nothing
 // goes twice.
 func TestCleanStopLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.start(func(s *setup) { s.limits.Replies.Rate, s.limits.Replies.Burst = 40, 1 })
 	ids := map[string]bool{}

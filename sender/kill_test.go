@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"tidegate/pkg/kafka"
+	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wechat/wechatsim"
 	"tidegate/pkg/wire"
 )
@@ -25,7 +26,8 @@ import (
 const childEnv = "TIDEGATE_SENDER_TEST_CHILD"
 
 type childWorld struct {
-	Kafka, Prefix, Redis, DB, WeChat string
+	Kafka, Prefix, Redis, WeChat string
+	DB                           sqldb.Config
 }
 
 func TestMain(m *testing.M) {
@@ -77,6 +79,7 @@ func (w *world) spawn() *exec.Cmd {
 // G7, G8: the sender is killed by WeChat itself at the moment a request has
 // been read and carried out, and not answered.
 func TestKilledInTheMiddleOfRequests(t *testing.T) {
+	t.Parallel()
 	const kills, each = 3, 60
 	w := newWorld(t)
 	var mu sync.Mutex

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,6 +70,7 @@ type Sender struct {
 	stopping context.Context
 	stop     context.CancelFunc
 
+	serving  atomic.Int64
 	mu       sync.Mutex
 	stations map[string]*station
 	group    *run.Group // of the stations, while Run runs
@@ -238,6 +240,9 @@ func (s *Sender) all() []*station {
 	sort.Slice(out, func(i, j int) bool { return out[i].account.Name < out[j].account.Name })
 	return out
 }
+
+// Serves is how many accounts have consumers that run, also while they drain.
+func (s *Sender) Serves() int { return int(s.serving.Load()) }
 
 // Problems says in words which accounts and APIs are closed and why, for the
 // operations listener. It is empty when all is well.

@@ -19,6 +19,7 @@ import (
 
 // A push travels from the API to WeChat, and its outcome to the receipts.
 func TestPushRoad(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.start()
 	_, key, err := r.keys.Add(t.Context(), "crm", []string{api.PushesWrite}, []string{api.AllAccounts})
@@ -58,6 +59,7 @@ func TestPushRoad(t *testing.T) {
 }
 
 func TestEveryKindOfLetter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	ids := map[string]string{
@@ -90,6 +92,7 @@ func TestEveryKindOfLetter(t *testing.T) {
 }
 
 func TestOneFollowersRepliesStayInOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: wechatsim.FaultErrcode, Errcode: 45011, API: wechatsim.PathCustomSend, Count: 1, After: 7}))
 	w.start()
@@ -112,6 +115,7 @@ func TestOneFollowersRepliesStayInOrder(t *testing.T) {
 }
 
 func TestCopiesOfALetterAreSentOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	for range 5 {
@@ -126,6 +130,7 @@ func TestCopiesOfALetterAreSentOnce(t *testing.T) {
 }
 
 func TestExpiredLettersAreNotTried(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }

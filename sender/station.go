@@ -79,6 +79,8 @@ const (
 
 // consume runs the account's groups until ctx ends or the account is gone.
 func (s *Sender) consume(ctx context.Context, st *station) error {
+	s.serving.Add(1)
+	defer s.serving.Add(-1)
 	var wg sync.WaitGroup
 	var once sync.Once
 	var failed error

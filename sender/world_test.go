@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -38,7 +39,7 @@ type world struct {
 	prefix    string
 	kafka     kafka.Config
 	redisAddr string
-	dbPath    string
+	db        sqldb.Config
 	sim       *wechatsim.Sim
 	followers []string
 	producer  *kafka.Producer
@@ -52,27 +53,33 @@ const (
 	appID    = "wx9f3c7b21d08e4a56"
 	secret   = "0123456789abcdef0123456789abcdef"
 	account  = "shop"
+	bank     = "bank"
+	bankID   = "wx00000000000000ba"
 	template = "ngqIpbwh8bUfcSsECmogfXcV14J0tQlEpBO27izEYtY"
 )
 
 func newWorld(t *testing.T, change ...func(*wechatsim.Config)) *world {
 	t.Helper()
-	w := &world{t: t, prefix: fmt.Sprintf("t%d", time.Now().UnixNano()), dbPath: filepath.Join(t.TempDir(), "sender.db")}
+	w := &world{t: t, prefix: fmt.Sprintf("t%d", time.Now().UnixNano()), db: database(t), redisAddr: os.Getenv("TIDEGATE_TEST_REDIS")}
 	w.startKafka()
-	r, err := redismem.Start("")
-	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	w.redisAddr = r.Addr()
+	if w.redisAddr == "" {
+		r, err := redismem.Start("")
+		require.NoError(t, err)
+		t.Cleanup(r.Close)
+		w.redisAddr = r.Addr()
+	}
 	door := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "success") }))
 	t.Cleanup(door.Close)
 	cfg := wechatsim.DefaultConfig()
 	cfg.Addr = "127.0.0.1:0"
 	cfg.Receipts.Off = true
 	cfg.Limits.Message = wechatsim.Window{Count: 1000, Life: 48 * time.Hour}
-	cfg.Accounts = []wechatsim.Account{{AppID: appID, Secret: secret, GhID: "gh_5d1e0a77c3b2", Token: "token", Mode: wechatsim.ModePlain, Followers: 20, CallbackURL: door.URL}}
+	cfg.Accounts = []wechatsim.Account{{AppID: appID, Secret: secret, GhID: "gh_5d1e0a77c3b2", Token: "token", Mode: wechatsim.ModePlain, Followers: 20, CallbackURL: door.URL},
+		{AppID: bankID, Secret: secret, GhID: "gh_00000000bank", Token: "token", Mode: wechatsim.ModePlain, Followers: 5}}
 	for _, c := range change {
 		c(&cfg)
 	}
+	var err error
 	w.sim, err = wechatsim.New(cfg, zap.NewNop(), wechatsim.WithArrivalHook(w.hook))
 	require.NoError(t, err)
 	require.NoError(t, w.sim.Start())
@@ -93,6 +100,31 @@ func newWorld(t *testing.T, change ...func(*wechatsim.Config)) *world {
 	w.receipts = w.collect(w.topics().Receipts())
 	w.dead = w.collect(w.topics().DeadLetters())
 	return w
+}
+
+// database is PostgreSQL in a schema of its own where the environment names
+// one, and SQLite otherwise.
+func database(t *testing.T) sqldb.Config {
+	t.Helper()
+	dsn := os.Getenv("TIDEGATE_TEST_POSTGRES")
+	if dsn == "" {
+		return sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "sender.db")}
+	}
+	admin, err := sqldb.Open(t.Context(), sqldb.Config{Driver: sqldb.Postgres, DSN: dsn})
+	require.NoError(t, err)
+	schema := fmt.Sprintf("sender_%d", time.Now().UnixNano())
+	_, err = admin.Exec(t.Context(), "CREATE SCHEMA "+schema)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := admin.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
+		require.NoError(t, errors.Join(err, admin.Close()))
+	})
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return sqldb.Config{Driver: sqldb.Postgres, DSN: u.String()}
 }
 
 func (w *world) hook(e wechatsim.Entry) {
@@ -125,7 +157,8 @@ func (w *world) startKafka() {
 	require.NoError(w.t, err)
 	defer func() { require.NoError(w.t, admin.Close()) }()
 	var specs []kafka.TopicSpec
-	for _, name := range append(w.topics().OfAccount(account), w.topics().Shared()...) {
+	names := append(w.topics().OfAccount(account), w.topics().OfAccount(bank)...)
+	for _, name := range append(names, w.topics().Shared()...) {
 		specs = append(specs, kafka.TopicSpec{Name: name, Partitions: 2, Replication: 1})
 	}
 	_, err = admin.EnsureTopics(w.t.Context(), specs)
@@ -207,7 +240,7 @@ func (w *world) push(name string, change ...func(*wire.Push)) string {
 		c(p)
 	}
 	p.ID = idgen.Derive(idgen.User(appID, p.OpenID), h)
-	w.put(w.topics().Pushes(account, p.Lane), p)
+	w.put(w.topics().Pushes(p.Account, p.Lane), p)
 	return p.ID
 }
 
@@ -262,7 +295,7 @@ func defaults(p sender.Publisher) setup {
 }
 
 func (w *world) child() childWorld {
-	return childWorld{Kafka: w.kafka.Brokers[0], Prefix: w.prefix, Redis: w.redisAddr, DB: w.dbPath, WeChat: w.sim.URL()}
+	return childWorld{Kafka: w.kafka.Brokers[0], Prefix: w.prefix, Redis: w.redisAddr, DB: w.db, WeChat: w.sim.URL()}
 }
 
 // start runs a sender until the test ends or stop is called.
@@ -298,7 +331,7 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 			err = errors.Join(err, stack.close())
 		}
 	}()
-	db, err := sqldb.Open(ctx, sqldb.Config{Driver: sqldb.SQLite, DSN: w.DB})
+	db, err := sqldb.Open(ctx, w.DB)
 	if err != nil {
 		return nil, nil, nil, err
 	}
