@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"tidegate/pkg/fault"
 )
 
@@ -29,7 +31,7 @@ func kindOf(err error, commits bool) fault.Kind {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.NotFound
 	}
-	if k, ok := classifyPostgres(err); ok {
+	if k, ok := classifyPostgres(err, commits); ok {
 		return k
 	}
 	if k, ok := classifySQLite(err); ok {
@@ -40,7 +42,7 @@ func kindOf(err error, commits bool) fault.Kind {
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone):
 		return fault.Unavailable // database/sql uses these before anything was sent
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err, &ne):
+		errors.Is(err, pgconn.ErrConnClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err, &ne):
 		if commits {
 			return fault.Ambiguous
 		}

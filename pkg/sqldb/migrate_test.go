@@ -61,7 +61,7 @@ func TestFailedMigrationLeavesNothing(t *testing.T) {
 }
 
 func TestProcessesMigrateAtOnce(t *testing.T) {
-	configs := map[string]func(*testing.T) sqldb.Config{sqldb.SQLite: sqldbtest.SQLiteConfig, sqldb.Postgres: sqldbtest.PostgresConfig}
+	configs := map[string]func(testing.TB) sqldb.Config{sqldb.SQLite: sqldbtest.SQLiteConfig, sqldb.Postgres: sqldbtest.PostgresConfig}
 	for name, config := range configs {
 		t.Run(name, func(t *testing.T) {
 			c := config(t)

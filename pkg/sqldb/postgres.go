@@ -61,8 +61,9 @@ func openPostgres(c Config) (*DB, error) {
 }
 
 // classifyPostgres maps SQLSTATE to a kind; ok is false where the error does
-// not come from the server.
-func classifyPostgres(err error) (fault.Kind, bool) {
+// not come from the server. A server that goes down while it commits may have
+// committed.
+func classifyPostgres(err error, commits bool) (fault.Kind, bool) {
 	var pe *pgconn.PgError
 	if !errors.As(err, &pe) || len(pe.Code) != 5 {
 		var ce *pgconn.ConnectError
@@ -75,6 +76,11 @@ func classifyPostgres(err error) (fault.Kind, bool) {
 	case "23505": // unique_violation
 		return fault.Conflict, true
 	case "40001", "40P01", "55P03", "57014", "25006": // serialization, deadlock, lock, cancelled, standby
+		return fault.Unavailable, true
+	case "57P01", "57P02", "57P05": // the server, or this connection, is being shut down
+		if commits {
+			return fault.Ambiguous, true
+		}
 		return fault.Unavailable, true
 	case "42501": // insufficient_privilege
 		return fault.Denied, true

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wire"
@@ -127,6 +128,10 @@ func writeParked(ctx context.Context, tx *sqldb.Tx, w *work) error {
 	return nil
 }
 
+// meetTimeout bounds the look after the commit; running out of it repeats the
+// batch, which finds everything in its place.
+const meetTimeout = 10 * time.Second
+
 // meet closes the gap between two transactions that run at once, one parking
 // an event, the other telling the msg_id of its row: neither sees the other.
 // Whichever commits last finds here, after its commit, what the first wrote.
@@ -139,6 +144,8 @@ func (s *SQL) meet(ctx context.Context, w *work) (Applied, error) {
 		ids = append(ids, r.msgID)
 	}
 	slices.Sort(ids)
+	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
+	defer cancel()
 	return s.joinParked(ctx, slices.Compact(ids))
 }
 

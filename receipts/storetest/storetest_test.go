@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(db func(*testing.T) *sqldb.DB) storetest.Open {
+func open(db func(testing.TB) *sqldb.DB) storetest.Open {
 	return func(t *testing.T, now func() time.Time) store.Store {
 		s, err := store.Open(t.Context(), db(t), now)
 		require.NoError(t, err)

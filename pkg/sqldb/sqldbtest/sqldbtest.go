@@ -27,27 +27,27 @@ func Each(t *testing.T, fn func(t *testing.T, db *sqldb.DB)) {
 }
 
 // OpenSQLite opens a new file in the test's directory.
-func OpenSQLite(t *testing.T) *sqldb.DB {
+func OpenSQLite(t testing.TB) *sqldb.DB {
 	t.Helper()
 	return open(t, SQLiteConfig(t))
 }
 
 // SQLiteConfig is a database in the test's directory. Commits survive the
 // process, not a power cut, which no test makes.
-func SQLiteConfig(t *testing.T) sqldb.Config {
+func SQLiteConfig(t testing.TB) sqldb.Config {
 	t.Helper()
 	return sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "test.db"), Synchronous: "normal"}
 }
 
 // OpenPostgres opens a new schema; the test is skipped without a server.
-func OpenPostgres(t *testing.T) *sqldb.DB {
+func OpenPostgres(t testing.TB) *sqldb.DB {
 	t.Helper()
 	return open(t, PostgresConfig(t))
 }
 
 // PostgresConfig makes a new schema that every connection of the
 // configuration works in, and drops it when the test ends.
-func PostgresConfig(t *testing.T) sqldb.Config {
+func PostgresConfig(t testing.TB) sqldb.Config {
 	t.Helper()
 	base := os.Getenv(PostgresVar)
 	if base == "" {
@@ -72,7 +72,7 @@ func PostgresConfig(t *testing.T) sqldb.Config {
 	return sqldb.Config{Driver: sqldb.Postgres, DSN: u.String()}
 }
 
-func open(t *testing.T, c sqldb.Config) *sqldb.DB {
+func open(t testing.TB, c sqldb.Config) *sqldb.DB {
 	t.Helper()
 	db, err := sqldb.Open(context.Background(), c)
 	if err != nil {
