@@ -193,7 +193,7 @@ func TestMessagesWalksThePages(t *testing.T) {
 	walked := 0
 	for m, err := range c.Messages(t.Context(), client.Query{}) {
 		require.Error(t, err)
-		require.Zero(t, m.ID)
+		require.Empty(t, m.ID)
 		walked++
 	}
 	require.Equal(t, 1, walked)

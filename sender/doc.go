@@ -28,6 +28,9 @@
 // On failure. Database away: nothing is sent. Queue away: outcomes are kept in
 // memory and offsets are not committed. WeChat away or refusing an account or
 // an API: the road is closed, one probe at a time looks whether it is open
-// again, and letters wait in the queue. A letter nobody can read becomes a
-// dead letter.
+// again, and letters wait in the queue: an API whose daily quota is used up is
+// closed until midnight in Beijing, and what has no expiry of its own goes out
+// after that. Memory stays bounded, because a letter that waits keeps at most a
+// worker or its key. A letter nobody can read, and one whose tries are used up
+// without doubt, becomes a dead letter.
 package sender

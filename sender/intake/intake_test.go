@@ -101,7 +101,6 @@ func TestManyAtOnceWithOneKeyGetOneID(t *testing.T) {
 		require.Len(t, ids, 1)
 		for _, n := range nodes {
 			for _, p := range n.queue.all() {
-				require.Equal(t, 1, len(ids))
 				require.Contains(t, ids, p.push.ID, "whatever was queued more than once carries the one id")
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -303,5 +302,5 @@ func TestEmptyIDIsOurBug(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Begin(t.Context(), intent.Key{})
 	require.Equal(t, fault.Internal, fault.KindOf(err))
-	require.True(t, strings.Contains(err.Error(), "no message id"))
+	require.ErrorContains(t, err, "no message id")
 }

@@ -96,11 +96,11 @@ func (k *Keeper) episode(ctx context.Context, h *holder, why reason) (Token, err
 	}
 	ledger := h.bookkeeping()
 	if claim != nil {
-		if l, err := k.readLedger(ctx, h.account.Name); err == nil {
-			ledger = ledger.merge(l)
-		} else {
+		l, err := k.readLedger(ctx, h.account.Name)
+		if err != nil && fault.KindOf(err) != fault.Internal {
 			claim = nil // Redis went away in between: work alone
 		}
+		ledger = ledger.merge(l) // an unreadable ledger is begun anew
 	}
 	value, life, err := k.fetch(ctx, h, ledger, claim)
 	if err != nil {
@@ -131,7 +131,7 @@ func (k *Keeper) claim(ctx context.Context, h *holder, need time.Duration) (*Cla
 		}
 		if err != nil {
 			k.met.alone.WithLabelValues(h.account.Name).Inc()
-			return nil, Token{}, nil
+			return nil, Token{}, nil //nolint:nilerr // Redis is away: that is what the empty answer says
 		}
 		if c != nil || t.Value != "" {
 			return c, t, nil

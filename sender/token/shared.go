@@ -129,10 +129,8 @@ func (s *Shared) Ledger(ctx context.Context, account string) (Ledger, error) {
 		return Ledger{}, err
 	}
 	var l Ledger
-	if json.Unmarshal([]byte(raw), &l) != nil {
-		return Ledger{}, nil
-	}
-	return l, nil
+	err = json.Unmarshal([]byte(raw), &l)
+	return l, fault.Wrap(fault.Internal, "read ledger of "+account, err)
 }
 
 // SaveLedger writes the ledger; only the refresher does.
