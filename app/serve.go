@@ -10,6 +10,7 @@ import (
 
 	"tidegate/pkg/run"
 	"tidegate/pkg/telemetry"
+	"tidegate/robot/engine"
 )
 
 // RunRole runs one role until ctx ends, then stops it cleanly within the
@@ -112,8 +113,8 @@ func watched(src Source, c Config) []string {
 	return paths
 }
 
-// reload takes changed accounts and rules. Anything wrong leaves everything as
-// it was and says so.
+// reload takes changed accounts and rules. Anything wrong with either leaves
+// both as they were and says so.
 func (p *part) reload(src Source, e *engines) {
 	log := e.log.Named("settings")
 	c, err := loadFor(src, p.role)
@@ -121,16 +122,18 @@ func (p *part) reload(src Source, e *engines) {
 		log.Error("the changed configuration is not taken; the old one stays", zap.Error(err))
 		return
 	}
+	var rules *engine.Rules
+	if p.rules != nil && c.Rules != "" {
+		if rules, err = (rulesSource{path: c.Rules}).load(c, p.role); err != nil {
+			log.Error("the changed rules are not taken; accounts and rules stay as they are", zap.Error(err))
+			return
+		}
+	}
 	if err := p.accounts(c); err != nil {
 		log.Error("the changed accounts are not taken; the old ones stay", zap.Error(err))
 		return
 	}
-	if p.rules != nil && c.Rules != "" {
-		rules, err := rulesSource{path: c.Rules}.load(c, p.role)
-		if err != nil {
-			log.Error("the changed rules are not taken; the old ones stay", zap.Error(err))
-			return
-		}
+	if rules != nil {
 		p.rules(rules)
 	}
 	log.Info("accounts and rules are up to date", zap.Int("accounts", len(c.Accounts)))
