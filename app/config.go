@@ -123,7 +123,7 @@ func LoadConfig(file string, set map[string]string) (Config, error) {
 	c := DefaultConfig()
 	err := config.Load(&c, config.Source{
 		File: file, EnvPrefix: EnvPrefix, Environ: os.Environ(), Set: set,
-		Ignore: []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG"},
+		Ignore: []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_"},
 	})
 	c.nameGroups()
 	return c, err

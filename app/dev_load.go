@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"tidegate/client"
@@ -33,16 +34,31 @@ func (w *devWorld) offerCallbacks(ctx context.Context, rate float64) error {
 }
 
 // offerPushes is a business system that sends transaction notices through the
-// public API, with the client that others use too.
+// public API, with the client that others use too. It first asks again for
+// what the run before never got an answer to.
 func (w *devWorld) offerPushes(ctx context.Context, rate float64) error {
-	if rate == 0 {
-		<-ctx.Done()
-		return nil
-	}
 	c, err := w.client()
 	if err != nil {
 		return err
 	}
+	log, unanswered, err := openPushLog(filepath.Join(w.dir, "pushes.ndjson"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	for _, n := range unanswered {
+		if err := w.push(ctx, c, log, n); err != nil {
+			return err
+		}
+	}
+	if rate == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	return w.pacePushes(ctx, c, log, rate)
+}
+
+func (w *devWorld) pacePushes(ctx context.Context, c *client.Client, log *pushLog, rate float64) error {
 	users, err := w.sim.Followers("", 0)
 	if err != nil {
 		return err
@@ -55,29 +71,31 @@ func (w *devWorld) offerPushes(ctx context.Context, rate float64) error {
 			return nil
 		case <-time.After(due):
 		}
-		if err := w.offerPush(ctx, c, users[i%len(users)]); err != nil && ctx.Err() == nil {
+		n := pushNote{Mark: w.sim.Mark(), OpenID: users[i%len(users)]}
+		if err := log.note(n); err != nil {
+			return err
+		}
+		// Announcing comes first because the push may arrive before the answer.
+		if err := w.sim.ExpectPush("", n.OpenID, n.Mark); err != nil {
+			return err
+		}
+		if err := w.push(ctx, c, log, n); err != nil {
 			return err
 		}
 	}
 }
 
-// offerPush announces one push to the judge and posts it until it is accepted:
-// the idempotency key makes that one message. Announcing comes first because
-// the push may arrive before the answer does.
-func (w *devWorld) offerPush(ctx context.Context, c *client.Client, openid string) error {
-	mark := w.sim.Mark()
-	if err := w.sim.ExpectPush("", openid, mark); err != nil {
-		return err
-	}
-	// The answer decides whether this push counts: an ended run must still
-	// hear it.
+// push posts one push until it is accepted: the idempotency key makes that one
+// message. The answer decides whether it counts, so an ended run still hears
+// it.
+func (w *devWorld) push(ctx context.Context, c *client.Client, log *pushLog, n pushNote) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
-	if _, err := c.Push(ctx, devPush(openid, mark)); err != nil {
+	if _, err := c.Push(ctx, devPush(n.OpenID, n.Mark)); err != nil {
 		return fmt.Errorf("push: %w", err)
 	}
 	w.pushes.Add(1)
-	return nil
+	return log.note(pushNote{Mark: n.Mark, Accepted: true})
 }
 
 // client is the public Go client with the run's own key.

@@ -75,7 +75,7 @@ func start(t *testing.T, name, ops string, args ...string) *process {
 
 func logDir(t *testing.T) string {
 	t.Helper()
-	if dir := os.Getenv("TIDEGATE_E2E_LOGS"); dir != "" {
+	if dir := os.Getenv("TIDEGATE_TEST_LOGS"); dir != "" {
 		dir = filepath.Join(dir, t.Name())
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		return dir

@@ -42,6 +42,7 @@ type world struct {
 	addr   map[string]string
 	lb     *balancer
 	key    string
+	dsn    string
 }
 
 type shape struct {
@@ -74,6 +75,8 @@ func (w *world) startSim(followers int) {
 	cfg := wechatsim.DefaultConfig()
 	cfg.Accounts = []wechatsim.Account{{AppID: appID, Secret: secret, GhID: ghID, Token: token, EncodingAESKey: aesKey, Mode: wechatsim.ModeSafe, Followers: followers}}
 	cfg.Deliveries = 4
+	// The windows of WeChat would hide what comes late after a kill.
+	cfg.Limits.Message.Count, cfg.Limits.Menu.Count, cfg.Limits.Menu.Life = 100, 100, time.Hour
 	sim, err := wechatsim.New(cfg, zap.NewNop())
 	require.NoError(w.t, err)
 	require.NoError(w.t, sim.Start())
@@ -99,7 +102,8 @@ func (w *world) schema() string {
 	q := u.Query()
 	q.Set("search_path", w.prefix)
 	u.RawQuery = q.Encode()
-	return u.String()
+	w.dsn = u.String()
+	return w.dsn
 }
 
 // writeConfig writes one file for all roles, with secrets in files and in the

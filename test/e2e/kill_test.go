@@ -1,0 +1,146 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tidegate/pkg/sqldb"
+	"tidegate/pkg/wechat/wechatsim"
+)
+
+// Kills of each role, under load (issue: five each).
+const kills = 5
+
+// TestKills kills the proxy, the robot and the sender with −9, five times
+// each, under 200 callbacks/s and 20 pushes/s on 8 partitions with two
+// robots. Nothing is lost, no push is doubled, and a doubled reply is flagged
+// in its row.
+func TestKills(t *testing.T) {
+	w := newWorld(t, shape{partitions: 8, proxies: 2, robots: 2, senders: 2, receiptsWorkers: 1, followers: 400})
+	b := w.business()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	pushed, talked := make(chan error, 1), make(chan error, 1)
+	go func() { pushed <- b.offer(ctx, 2, 100_000, 20) }()
+	go func() {
+		_, err := w.sim.Load(ctx, wechatsim.LoadSpec{
+			Rate: 200, For: time.Hour, Loop: wechatsim.LoopClosed, Mix: wechatsim.Mix{Text: 9, Menu: 1}, LoseAckShare: 0.01, MenuKey: "BILL:",
+		})
+		talked <- err
+	}()
+	var rebalances float64
+	for round := range kills {
+		for _, role := range []string{"proxy", "robot", "sender"} {
+			rebalances += w.killUnderLoad(fmt.Sprintf("%s%d", role, round%2))
+		}
+	}
+	rebalances += w.rebalances()
+	stop()
+	<-talked
+	require.NoError(t, <-pushed)
+	v := w.settle(90 * time.Second)
+	require.True(t, v.Complete)
+	require.Zero(t, v.Replies.Lost+v.Replies.Pending, "lost: %+v", few(v))
+	require.Zero(t, v.Replies.OutOfOrder, "disordered: %+v", few(v))
+	require.Zero(t, v.Replies.Unexpected, "unexpected: %+v", few(v))
+	requirePushesRight(t, v)
+	flagged, users := w.flagged()
+	require.LessOrEqual(t, v.Replies.Doubled, flagged, "every doubled reply must be flagged in its row")
+	for _, a := range v.Anomalies {
+		require.Equal(t, "doubled", a.Kind)
+		require.Contains(t, users, a.OpenID, "a doubled reply whose user has no flagged row: %+v", a)
+	}
+	ci(t, "%d kill -9 of each of proxy, robot, sender: %d callbacks acked, %d answered, %d pushes accepted, %d seen; work in flight at every kill, %.0f rebalances; lost 0, out of order 0, pushes doubled 0, replies doubled %d (flagged %d)",
+		kills, v.Callbacks.Acked, v.Replies.Answered, b.accepted.Load(), v.Pushes.Visible, rebalances, v.Replies.Doubled, flagged)
+}
+
+// rebalances waits until the robot that was killed last is back in the group
+// and counts the generations that the living processes have seen.
+func (w *world) rebalances() float64 {
+	w.t.Helper()
+	count := func(name string) float64 { return robots(w.parts[name]) }
+	w.wait("both robots to be in the group", func() bool { return count("robot0") > 0 && count("robot1") > 1 })
+	return count("robot0") + count("robot1")
+}
+
+// killUnderLoad waits until there is work in flight, kills the process, lets
+// the others take over and starts it again. It gives the rebalances that the
+// killed process had counted.
+func (w *world) killUnderLoad(name string) (rebalances float64) {
+	w.t.Helper()
+	p := w.parts[name]
+	rebalances = robots(p)
+	w.waitForWork()
+	before := w.sim.Verdict(0)
+	p.kill9()
+	require.Positive(w.t, inFlight(before), "no work in flight when %s was killed", name)
+	// The rest of the deployment must go on without it.
+	w.waitForAcks(before.Callbacks.Acked + 200)
+	p.restart()
+	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 200)
+	return rebalances
+}
+
+// robots counts the generations of its group that a robot has seen.
+func robots(p *process) float64 {
+	if !strings.HasPrefix(p.name, "robot") {
+		return 0
+	}
+	return p.metric("tidegate_kafka_rebalances_total")
+}
+
+// inFlight is what was promised and not yet done: callbacks under way,
+// replies and pushes outstanding.
+func inFlight(v wechatsim.Verdict) int64 {
+	return v.Callbacks.InFlight + v.Replies.Lost + v.Replies.Pending + v.Pushes.Lost + v.Pushes.Pending
+}
+
+func (w *world) waitForWork() {
+	w.t.Helper()
+	w.wait("work in flight", func() bool { return inFlight(w.sim.Verdict(0)) > 0 })
+}
+
+func (w *world) waitForAcks(n int64) {
+	w.t.Helper()
+	w.wait(fmt.Sprintf("%d acks", n), func() bool { return w.sim.Verdict(0).Callbacks.Acked >= n })
+}
+
+func (w *world) wait(what string, done func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for !done() {
+		require.True(w.t, time.Now().Before(deadline), "waited 60 s for %s", what)
+		select {
+		case <-w.t.Context().Done():
+			w.t.Fatal("the test ended")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// flagged reads the rows that say "may have been seen twice", and whose.
+func (w *world) flagged() (n int64, users map[string]bool) {
+	w.t.Helper()
+	db, err := sqldb.Open(w.t.Context(), sqldb.Config{Driver: sqldb.Postgres, DSN: w.dsn})
+	require.NoError(w.t, err)
+	defer db.Close()
+	rows, err := db.Query(w.t.Context(), "SELECT openid FROM messages WHERE possible_duplicate <> 0")
+	require.NoError(w.t, err)
+	defer rows.Close()
+	users = map[string]bool{}
+	for rows.Next() {
+		var openid string
+		require.NoError(w.t, rows.Scan(&openid))
+		users[openid] = true
+		n++
+	}
+	require.NoError(w.t, rows.Err())
+	return n, users
+}
