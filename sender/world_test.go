@@ -17,20 +17,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
-	"tidegate/pkg/api"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/kafka/kafkamem"
-	"tidegate/pkg/ratelimit"
-	"tidegate/pkg/redis"
 	"tidegate/pkg/redis/redismem"
 	"tidegate/pkg/sqldb"
-	"tidegate/pkg/wechat"
 	"tidegate/pkg/wechat/wechatsim"
 	"tidegate/pkg/wire"
-	"tidegate/sender"
 )
 
 // world is everything around a sender: queue, Redis, database, WeChat.
@@ -267,109 +261,4 @@ func (w *world) arrivals(path string) []wechatsim.Entry {
 		return e.Kind == wechatsim.KindArrival && e.What == path
 	})
 	return got
-}
-
-// room is a running sender.
-type room struct {
-	*sender.Sender
-	log  *observer.ObservedLogs
-	reg  *prometheus.Registry
-	stop func()
-	keys *api.Book
-}
-
-type setup struct {
-	cfg       sender.Config
-	limits    sender.Limits
-	publisher sender.Publisher
-	now       func() time.Time
-}
-
-func defaults(p sender.Publisher) setup {
-	s := setup{cfg: sender.DefaultConfig(), publisher: p, limits: sender.Limits{
-		Replies: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16}, Template: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16},
-		Subscription: ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 16},
-	}}
-	s.cfg.Retry.First, s.cfg.Retry.Last = time.Millisecond, 20*time.Millisecond
-	return s
-}
-
-func (w *world) child() childWorld {
-	return childWorld{Kafka: w.kafka.Brokers[0], Prefix: w.prefix, Redis: w.redisAddr, DB: w.db, WeChat: w.sim.URL()}
-}
-
-// start runs a sender until the test ends or stop is called.
-func (w *world) start(change ...func(*setup)) *room {
-	w.t.Helper()
-	s := defaults(w.producer)
-	for _, c := range change {
-		c(&s)
-	}
-	r, run, closeAll, err := assemble(w.t.Context(), w.child(), s)
-	require.NoError(w.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	var once sync.Once
-	r.stop = func() {
-		once.Do(func() {
-			cancel()
-			require.NoError(w.t, <-done)
-			require.NoError(w.t, closeAll())
-		})
-	}
-	w.t.Cleanup(r.stop)
-	return r
-}
-
-// assemble makes a sender as package app does.
-func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(context.Context) error, closeAll func() error, err error) {
-	core, logs := observer.New(zap.InfoLevel)
-	var stack undo
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, stack.close())
-		}
-	}()
-	db, err := sqldb.Open(ctx, w.DB)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	stack = append(stack, db.Close)
-	cfg := redis.DefaultConfig()
-	cfg.Addrs, cfg.Prefix = []string{w.Redis}, w.Prefix
-	rc, err := redis.Open(cfg, zap.NewNop())
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	stack = append(stack, rc.Close)
-	wx, err := wechat.NewClient(nil, wechat.Options{BaseURLs: []string{w.WeChat}})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	stack = append(stack, func() error { wx.CloseIdle(); return nil })
-	if err := api.Migrate(ctx, db); err != nil {
-		return nil, nil, nil, err
-	}
-	r = &room{log: logs, reg: prometheus.NewRegistry(), keys: api.NewBook(db, nil)}
-	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
-		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
-		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now,
-	})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	err = r.SetAccounts([]sender.Account{{Name: account, AppID: appID, Secret: secret, Limits: s.limits}})
-	return r, r.Run, stack.close, err
-}
-
-// undo closes what was opened, last first.
-type undo []func() error
-
-func (s undo) close() error {
-	var errs []error
-	for i := len(s) - 1; i >= 0; i-- {
-		errs = append(errs, s[i]())
-	}
-	return errors.Join(errs...)
 }

@@ -34,6 +34,8 @@ type queue struct {
 	posted []posted
 	fail   error // answered instead of taking
 	lost   error // answered after taking: the confirmation was lost
+
+	entered, hold chan struct{} // if set, Post announces itself and waits
 }
 
 type posted struct {
@@ -42,6 +44,10 @@ type posted struct {
 }
 
 func (q *queue) Post(_ context.Context, topic string, l wire.Letter) error {
+	if q.entered != nil {
+		q.entered <- struct{}{}
+		<-q.hold
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.fail != nil {

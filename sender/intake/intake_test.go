@@ -163,13 +163,14 @@ func TestDatabaseAway(t *testing.T) {
 
 func TestTooManyAtOnce(t *testing.T) {
 	d := open(t, sqlite(t), func(c *intake.Config) { c.MaxInFlight = 1 })
-	d.queue.mu.Lock() // the first request stays inside Post
+	d.queue.entered, d.queue.hold = make(chan struct{}), make(chan struct{})
 	first := make(chan answer, 1)
 	go func() { first <- d.post(body(t, nil)) }()
-	require.Eventually(t, func() bool {
-		a := d.post(body(t, map[string]any{"account": "nobody"}))
-		return a.Status == http.StatusServiceUnavailable && a.Header.Get("Retry-After") == "1"
-	}, 5*time.Second, time.Millisecond)
-	d.queue.mu.Unlock()
+	<-d.queue.entered
+	a := d.post(body(t, nil))
+	require.Equal(t, http.StatusServiceUnavailable, a.Status)
+	require.Equal(t, "1", a.Header.Get("Retry-After"))
+	close(d.queue.hold)
 	require.Equal(t, http.StatusAccepted, (<-first).Status)
+	require.Len(t, d.queue.all(), 1)
 }

@@ -69,7 +69,11 @@ func (p *platform) StableToken(ctx context.Context, appID, secret string, force 
 	p.mu.Unlock()
 	if entered != nil {
 		entered <- struct{}{}
-		<-hold
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return "", 0, ctx.Err()
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
