@@ -156,7 +156,7 @@ func (c reportFailuresCmd) Run(ctx context.Context) error {
 
 type versionCmd struct{}
 
-func (versionCmd) Run() error { fmt.Println(app.Version()); return nil }
+func (versionCmd) Run() error { fmt.Fprintln(os.Stdout, app.Version()); return nil }
 
 func main() { os.Exit(run(os.Args[1:])) }
 

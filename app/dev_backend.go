@@ -25,7 +25,7 @@ func devSecrets(path string) (wechatsim.Account, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		a = freshAccount(wechatsim.ModeSafe, "")
 		a.Followers = devFollowers
-		b, err = json.Marshal(a)
+		b, err = json.Marshal(a) //nolint:gosec // the secrets of a simulated account, into a file of mode 0600
 		if err != nil {
 			return a, err
 		}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -205,12 +204,6 @@ func readAll(t *testing.T, r io.Reader) string {
 	b, err := io.ReadAll(r)
 	require.NoError(t, err)
 	return string(b)
-}
-
-// eventually waits for a condition that another goroutine brings about.
-func eventually(t *testing.T, cond func() bool) {
-	t.Helper()
-	require.Eventually(t, cond, 5*time.Second, 5*time.Millisecond)
 }
 
 func one(a proxy.Account) []proxy.Account { return []proxy.Account{a} }

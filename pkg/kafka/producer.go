@@ -169,11 +169,11 @@ func (p *Producer) Publish(ctx context.Context, r Record) (Record, error) {
 	case res := <-got:
 		return res.rec, res.err
 	case <-ctx.Done():
-		return Record{}, underWay(r.Topic, ctx)
+		return Record{}, underWay(ctx, r.Topic)
 	}
 }
 
-func underWay(topic string, ctx context.Context) error {
+func underWay(ctx context.Context, topic string) error {
 	return fault.New(fault.Ambiguous, "publish to "+topic, "the record is under way and has no result yet: %w", context.Cause(ctx))
 }
 
@@ -209,7 +209,7 @@ func (p *Producer) PublishAll(ctx context.Context, rs []Record) error {
 				}
 			}
 		case <-ctx.Done():
-			return underWay(fmt.Sprintf("%d records", len(rs)), ctx)
+			return underWay(ctx, fmt.Sprintf("%d records", len(rs)))
 		}
 	}
 	if first != nil {

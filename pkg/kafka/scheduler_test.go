@@ -174,7 +174,7 @@ func TestSchedulerKeepsItsPromises(t *testing.T) {
 			}
 			require.Greater(t, len(m.done)+len(m.running), before-1)
 			if len(m.running) == 0 && m.s.ring.len() == 0 {
-				require.Equal(t, len(m.keys), len(m.done), "nothing left to run, and not everything is done")
+				require.Len(t, m.done, len(m.keys), "nothing left to run, and not everything is done")
 			}
 		}
 		m.check(t)

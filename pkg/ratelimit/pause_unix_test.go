@@ -83,7 +83,7 @@ func departures() {
 				mu.Unlock()
 				release()
 				if n == 50 {
-					fmt.Println("working")
+					fmt.Fprintln(os.Stdout, "working")
 				}
 				if n >= 300 {
 					return
@@ -96,5 +96,5 @@ func departures() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(string(out))
+	fmt.Fprintln(os.Stdout, string(out))
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -146,7 +147,9 @@ func (s *HTTPServer) Run(ctx context.Context) error {
 	if err != nil {
 		_ = s.srv.Close()
 	}
-	<-failed
+	if serveErr := <-failed; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
 	return err
 }
 
@@ -156,6 +159,6 @@ func (s *HTTPServer) Close() error { return s.srv.Close() }
 type zapWriter struct{ l *zap.Logger }
 
 func (z zapWriter) Write(p []byte) (int, error) {
-	z.l.Debug("http server", zap.ByteString("line", p))
+	z.l.Debug("http server", zap.ByteString("line", bytes.TrimSpace(p)))
 	return len(p), nil
 }

@@ -31,10 +31,11 @@ func rebind(q string) string {
 // skipQuoted is the length of the string, quoted name or comment at the head
 // of s, or 0. A doubled quote inside simply starts the next quoted piece.
 func skipQuoted(s string) int {
-	from, end := 1, ""
+	var from int
+	var end string
 	switch {
 	case s[0] == '\'' || s[0] == '"':
-		end = s[:1]
+		from, end = 1, s[:1]
 	case strings.HasPrefix(s, "--"):
 		from, end = 2, "\n"
 	case strings.HasPrefix(s, "/*"):

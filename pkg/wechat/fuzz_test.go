@@ -87,7 +87,7 @@ func FuzzDecrypt(f *testing.F) {
 			if again, err := Encrypt(key, ourAppID, make([]byte, randomLength), plain); err != nil || again == "" {
 				t.Fatalf("what was decrypted cannot be encrypted: %v", err)
 			}
-		} else if err != ErrCiphertext {
+		} else if !errors.Is(err, ErrCiphertext) {
 			t.Fatalf("error %v", err)
 		}
 		// The random part is fixed, so that equal inputs take equal ways.

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func sendText(c *Client, ctx context.Context) *APIError {
+func sendText(ctx context.Context, c *Client) *APIError {
 	err := c.CustomSend(ctx, canaryToken, CustomMessage{ToUser: sampleOpenID, Text: &CustomText{Content: "hi"}})
 	var e *APIError
 	if !errors.As(err, &e) {
@@ -92,7 +92,7 @@ func TestAmbiguousOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, second := newFakeHandler(t, handler), newFakeHost(t, 200, `{}`)
 			c := newTestClient(t, Options{BaseURLs: []string{first.URL, second.URL}, Timeout: 300 * time.Millisecond})
-			e := sendText(c, context.Background())
+			e := sendText(context.Background(), c)
 			require.NotNil(t, e)
 			require.True(t, e.Ambiguous)
 			require.False(t, e.NotSent)
@@ -114,7 +114,7 @@ func TestRefusedOnTheWay(t *testing.T) {
 			w.Header().Set("Location", elsewhere.URL)
 			w.WriteHeader(status)
 		})
-		e := sendText(newTestClient(t, Options{BaseURLs: []string{host.URL}}), context.Background())
+		e := sendText(context.Background(), newTestClient(t, Options{BaseURLs: []string{host.URL}}))
 		require.NotNil(t, e)
 		require.False(t, e.Ambiguous, status)
 		require.Equal(t, fault.Unavailable, fault.KindOf(e))
@@ -152,7 +152,7 @@ func TestNotSent(t *testing.T) {
 			client, err := NewClient(c.transport, Options{BaseURLs: []string{c.base}})
 			require.NoError(t, err)
 			defer client.CloseIdle()
-			e := sendText(client, context.Background())
+			e := sendText(context.Background(), client)
 			require.NotNil(t, e)
 			require.True(t, e.NotSent)
 			require.False(t, e.Ambiguous)
@@ -165,7 +165,7 @@ func TestNotSent(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		host := newFakeHost(t, 200, `{}`)
-		e := sendText(newTestClient(t, Options{BaseURLs: []string{host.URL}}), ctx)
+		e := sendText(ctx, newTestClient(t, Options{BaseURLs: []string{host.URL}}))
 		require.NotNil(t, e)
 		require.True(t, e.NotSent)
 		require.ErrorIs(t, e, context.Canceled)
@@ -196,11 +196,11 @@ func TestFailover(t *testing.T) {
 	c.now = func() time.Time { return now }
 
 	for range 3 {
-		require.Nil(t, sendText(c, context.Background()))
+		require.Nil(t, sendText(context.Background(), c))
 	}
 	require.Equal(t, map[string]int{away: 1, second.URL: 3}, tried)
 	now = now.Add(avoidFor + time.Second)
-	require.Nil(t, sendText(c, context.Background()))
+	require.Nil(t, sendText(context.Background(), c))
 	require.Equal(t, map[string]int{away: 2, second.URL: 4}, tried)
 	require.Len(t, second.seen(), 4)
 }

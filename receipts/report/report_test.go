@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -116,7 +115,7 @@ func TestFilesAppearWhole(t *testing.T) {
 
 func TestErrorsOfTheSourceComeThrough(t *testing.T) {
 	_, err := report.Make(t.Context(), &source{err: io.ErrUnexpectedEOF}, period(), time.Now())
-	require.True(t, errors.Is(err, io.ErrUnexpectedEOF))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
 // No text that comes in as a reason can begin a formula.

@@ -19,7 +19,6 @@ type row struct {
 	was    Message // as it was read; its State is "" for a new row
 	steps  map[string]Step
 	letter []byte
-	moves  int
 }
 
 func (r *row) fresh() bool   { return r.was.State == "" }

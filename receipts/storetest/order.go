@@ -30,9 +30,9 @@ func permutations(n int) [][]int {
 	return out
 }
 
-// comparable strips what says when rows were written rather than what they
+// essence strips what says when rows were written rather than what they
 // mean.
-func comparable(m *store.Message) store.Message {
+func essence(m *store.Message) store.Message {
 	c := *m
 	c.ID, c.IdentityHash, c.OpenID, c.MsgID, c.Reference, c.At, c.UpdatedAt = "", "", "", "", "", 0, 0
 	return c
@@ -52,7 +52,7 @@ func anyOrder(t *testing.T, b *bench) {
 		}
 		b.apply(news...)
 		for _, n := range []int{one, batch} {
-			got, steps := comparable(b.row(n)), b.steps(n)
+			got, steps := essence(b.row(n)), b.steps(n)
 			if i == 0 && n == one {
 				want, wantSteps = got, steps
 				require.Equal(t, wire.Delivered, got.State)

@@ -77,7 +77,6 @@ type bench struct {
 	store.Store
 	t     *testing.T
 	clock *Clock
-	n     int
 }
 
 // id makes the id and hash of the n-th test message.

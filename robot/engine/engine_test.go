@@ -135,13 +135,13 @@ func TestAtOnceIsForTheDoor(t *testing.T) {
 	require.Equal(t, r.Fallback(), a.Text)
 
 	// The shape is the contract with the door, which declares it for itself.
-	var door func(*wire.Callback) (struct {
+	type door = func(*wire.Callback) (struct {
 		Rule     string
 		Text     string
 		HandOver bool
 		Desk     string
-	}, bool) = r.AtOnce
-	require.NotNil(t, door)
+	}, bool)
+	require.IsType(t, door(nil), r.AtOnce)
 
 	// A door with older rules did not answer: the robot does, where it can.
 	d, err := r.Decide(text("hours"))

@@ -41,12 +41,6 @@ func (r *Rules) AtOnce(c *wire.Callback) (Instant, bool) {
 	return a, true
 }
 
-// messageTypes are the messages that a follower writes.
-var messageTypes = map[string]bool{
-	"text": true, "image": true, "voice": true, "video": true, "shortvideo": true,
-	"location": true, "link": true, "file": true, "miniprogrampage": true,
-}
-
 // interactive are the events that a follower causes knowingly and that may be
 // answered.
 var interactive = map[string]bool{

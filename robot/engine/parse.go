@@ -3,10 +3,10 @@ package engine
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"regexp"
+	"strconv"
 
 	"gopkg.in/yaml.v3"
 
@@ -75,7 +75,9 @@ func (r *reader) document(src []byte) *yaml.Node {
 		at := &yaml.Node{Line: 1, Column: 1}
 		text := err.Error()
 		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			fmt.Sscan(m[1], &at.Line)
+			if n, err := strconv.Atoi(m[1]); err == nil {
+				at.Line = n
+			}
 			text = text[len(m[0]):]
 		}
 		r.fail(at, "this is no YAML: %s: check indentation, quotes and tabs", cut(text, 200))

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -85,7 +84,7 @@ func TestProblemsNamePlaceAndRemedy(t *testing.T) {
 			require.Contains(t, err.Error(), c.want)
 			require.Equal(t, fault.Invalid, fault.KindOf(err))
 			var p engine.Problems
-			require.True(t, errors.As(err, &p))
+			require.ErrorAs(t, err, &p)
 			for _, one := range p {
 				require.Positive(t, one.Line)
 				require.Positive(t, one.Column)
@@ -98,13 +97,13 @@ func TestAllProblemsAreToldAtOnceInOrder(t *testing.T) {
 	src := "version: 1\nrules:\n  - name: a\n    match: {default: true}\n    reply: {text: '{{.A}}'}\n  - name: a\n    match: {event: [a b]}\n    silence: maybe\n"
 	_, err := engine.Parse("rules.yaml", []byte(src), engine.Known{})
 	var p engine.Problems
-	require.True(t, errors.As(err, &p))
+	require.ErrorAs(t, err, &p)
 	require.Len(t, p, 2, "the second rule is not read further once its name is taken")
 	require.Less(t, p[0].Line, p[1].Line)
 
 	many := "version: 1\nrules:\n" + strings.Repeat("  - {x: 1}\n", 500)
 	_, err = engine.Parse("rules.yaml", []byte(many), engine.Known{})
-	require.True(t, errors.As(err, &p))
+	require.ErrorAs(t, err, &p)
 	require.Len(t, p, 20)
 }
 

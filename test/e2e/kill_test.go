@@ -43,7 +43,7 @@ func TestKills(t *testing.T) {
 	}
 	rebalances += w.rebalances()
 	stop()
-	<-talked
+	require.ErrorIs(t, <-talked, context.Canceled)
 	require.NoError(t, <-pushed)
 	v := w.settle(90 * time.Second)
 	require.True(t, v.Complete)

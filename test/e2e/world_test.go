@@ -18,7 +18,6 @@ import (
 	"go.uber.org/zap"
 
 	"tidegate/client"
-	"tidegate/pkg/kafka"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wechat/wechatsim"
 )
@@ -212,19 +211,4 @@ func (w *world) client(i int) *client.Client {
 	c, err := client.New("http://"+w.addr[fmt.Sprintf("sender%d", i)], w.key, client.Options{})
 	require.NoError(w.t, err)
 	return c
-}
-
-// lag is how many records the group has not committed in the topics.
-func (w *world) lag(group string, topics ...string) int64 {
-	w.t.Helper()
-	a, err := kafka.NewAdmin(kafka.Config{Brokers: []string{engine(w.t, "KAFKA")}})
-	require.NoError(w.t, err)
-	defer a.Close()
-	rows, err := a.Lag(w.t.Context(), group, topics)
-	require.NoError(w.t, err)
-	sum := int64(0)
-	for _, r := range rows {
-		sum += r.Lag
-	}
-	return sum
 }
