@@ -69,7 +69,7 @@ func AppsList(ctx context.Context, src Source, out io.Writer) error {
 		for _, a := range apps {
 			accounts, revoked := strings.Join(a.Accounts, ","), ""
 			if accounts == "" {
-				accounts = "(all)"
+				accounts = "(none)"
 			}
 			if !a.RevokedAt.IsZero() {
 				revoked = a.RevokedAt.Format(time.RFC3339)

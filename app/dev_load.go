@@ -41,11 +41,12 @@ func (w *devWorld) offerPushes(ctx context.Context, rate float64) error {
 	if err != nil {
 		return err
 	}
-	log, unanswered, err := openPushLog(filepath.Join(w.dir, "pushes.ndjson"))
+	log, unanswered, accepted, err := openPushLog(filepath.Join(w.dir, "pushes.ndjson"))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
+	w.pushes.Store(accepted)
 	for _, n := range unanswered {
 		if err := w.push(ctx, c, log, n); err != nil {
 			return err

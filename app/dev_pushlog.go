@@ -25,26 +25,27 @@ type pushNote struct {
 	Accepted bool   `json:"accepted,omitempty"`
 }
 
-// openPushLog reads what was begun and never answered.
-func openPushLog(path string) (*pushLog, []pushNote, error) {
-	open, err := readPushLog(path)
+// openPushLog reads what was begun and never answered, and how many pushes
+// were accepted in earlier runs.
+func openPushLog(path string) (l *pushLog, open []pushNote, accepted int64, err error) {
+	open, accepted, err = readPushLog(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pushes of the last run: %w", err)
+		return nil, nil, 0, fmt.Errorf("pushes of the last run: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pushes of this run: %w", err)
+		return nil, nil, 0, fmt.Errorf("pushes of this run: %w", err)
 	}
-	return &pushLog{f: f}, open, nil
+	return &pushLog{f: f}, open, accepted, nil
 }
 
-func readPushLog(path string) ([]pushNote, error) {
+func readPushLog(path string) (open []pushNote, accepted int64, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer f.Close()
 	var order []string
@@ -56,18 +57,18 @@ func readPushLog(path string) ([]pushNote, error) {
 		}
 		if n.Accepted {
 			delete(notes, n.Mark)
+			accepted++
 			continue
 		}
 		notes[n.Mark] = n
 		order = append(order, n.Mark)
 	}
-	var open []pushNote
 	for _, mark := range order {
 		if n, ok := notes[mark]; ok {
 			open = append(open, n)
 		}
 	}
-	return open, nil
+	return open, accepted, nil
 }
 
 func (l *pushLog) note(n pushNote) error {

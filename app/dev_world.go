@@ -182,7 +182,11 @@ func (w *devWorld) startRoles(ctx context.Context, o DevOptions) error {
 	if err := w.makeKey(ctx); err != nil {
 		return err
 	}
-	w.stack.Push("roles", func(context.Context) error { w.roles.Stop(); return w.roles.Wait() })
+	w.stack.Push("roles", func(context.Context) error {
+		w.roles.Stop()
+		_, err := waitFor(w.roles, w.stopTimeout())
+		return err
+	})
 	ops := telemetry.NewOps(w.engines.reg)
 	for _, role := range []Role{RoleReceipts, RoleSender, RoleRobot, RoleProxy} {
 		p, err := buildPart(ctx, role, w.engines, partOptions{rules: w.rulesSource(o), breakBy: o.Break, breaker: &w.breaker})

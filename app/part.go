@@ -102,7 +102,7 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 		return nil, err
 	}
 	opt := dedupe.DefaultOptions()
-	opt.Registerer = e.reg
+	opt.Registerer, opt.Log = e.reg, e.log.Named("dedupe")
 	d := proxy.Deps{
 		Topics: e.cfg.Topics.Names(), Publisher: producer, Claims: dedupe.New(r, opt),
 		Log: e.log.Named("proxy"), Hasher: e.hasher, Registry: e.reg,

@@ -26,8 +26,8 @@ func RunRole(ctx context.Context, role Role, src Source) error {
 	}
 	log = log.With(zap.String("role", string(role)))
 	e := newEngines(c, log)
-	err = serve(ctx, role, src, e)
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.StopTimeout)
+	stopBy, err := serve(ctx, role, src, e)
+	stop, cancel := context.WithDeadline(context.WithoutCancel(ctx), stopBy)
 	defer cancel()
 	err = errors.Join(err, e.stack.Stop(stop))
 	if err == nil {
@@ -37,17 +37,18 @@ func RunRole(ctx context.Context, role Role, src Source) error {
 	return err
 }
 
-// serve builds the role and runs it with its listeners and watchers.
-func serve(ctx context.Context, role Role, src Source, e *engines) error {
+// serve builds the role and runs it with its listeners and watchers. It gives
+// the moment by which everything must be closed.
+func serve(ctx context.Context, role Role, src Source, e *engines) (stopBy time.Time, err error) {
 	p, err := buildPart(ctx, role, e, partOptions{rules: rulesSource{path: e.cfg.Rules}})
 	if err != nil {
-		return err
+		return time.Now().Add(e.cfg.StopTimeout), err
 	}
 	ops := telemetry.NewOps(e.reg)
 	p.register(ops)
 	servers, err := p.listen(e, ops)
 	if err != nil {
-		return err
+		return time.Now().Add(e.cfg.StopTimeout), err
 	}
 	g := run.NewGroup(ctx)
 	for _, s := range append(p.services, servers...) {
@@ -85,21 +86,25 @@ func (p *part) listen(e *engines, ops *telemetry.Ops) ([]run.Service, error) {
 	return servers, nil
 }
 
-// waitFor waits for the group. Once it was asked to end it has the time of a
-// clean stop; what has not ended by then is named by the log and left.
-func waitFor(g *run.Group, stopTimeout time.Duration) error {
+// waitFor waits for the group. Once it was asked to end it has nine tenths of
+// the time of a clean stop; the rest is for closing the engines under the same
+// deadline, which is given back. What has not ended by then is left.
+func waitFor(g *run.Group, stopTimeout time.Duration) (stopBy time.Time, err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
 	select {
 	case err := <-ended:
-		return err
+		return time.Now().Add(stopTimeout), err
 	case <-g.Done():
 	}
+	stopBy = time.Now().Add(stopTimeout)
+	late := time.NewTimer(stopTimeout - stopTimeout/10)
+	defer late.Stop()
 	select {
 	case err := <-ended:
-		return err
-	case <-time.After(stopTimeout):
-		return fmt.Errorf("the role did not stop within %s; what was in flight will be worked again", stopTimeout)
+		return stopBy, err
+	case <-late.C:
+		return stopBy, fmt.Errorf("the role did not stop within %s; what was in flight will be worked again", stopTimeout-stopTimeout/10)
 	}
 }
 

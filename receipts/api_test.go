@@ -148,7 +148,7 @@ func TestAppsAreApart(t *testing.T) {
 		reply, hash := idOf(3)
 		w.outcome(mine, wire.Dead)
 		w.outcome(foreign, wire.Dead)
-		w.put(w.topics.Receipts(), &wire.Receipt{Source: wire.FromSender, MessageKind: wire.KindReply, ID: reply, IdentityHash: hash, Account: "bank", OpenID: openID(1), State: wire.Accepted, At: 5})
+		w.put(w.topics.Receipts(), &wire.Receipt{Source: wire.FromSender, MessageKind: wire.KindReply, ID: reply, IdentityHash: hash, Account: "bank", OpenID: openID(1), State: wire.Accepted, At: w.clock.now().UnixMilli()})
 		w.message(mine.ID, wire.Dead)
 		w.message(foreign.ID, wire.Dead)
 		w.message(reply, wire.Accepted)

@@ -64,7 +64,7 @@ func TestRepliesCallbacksAndRepeatsGetRows(t *testing.T) {
 func TestCallbacksAreNotKeptWhereSoConfigured(t *testing.T) {
 	each(t, func(w *world) {
 		id, hash := idOf(50)
-		w.put(w.topics.Receipts(), &wire.Receipt{Source: wire.FromRobot, MessageKind: wire.KindCallback, ID: id, IdentityHash: hash, Account: "bank", OpenID: openID(1), State: wire.Answered, At: 1})
+		w.put(w.topics.Receipts(), &wire.Receipt{Source: wire.FromRobot, MessageKind: wire.KindCallback, ID: id, IdentityHash: hash, Account: "bank", OpenID: openID(1), State: wire.Answered, At: time.Now().UnixMilli()})
 		p := w.push(1) // the same follower, hence the same partition, behind it
 		w.outcome(p, wire.Dead)
 		w.message(p.ID, wire.Dead)
