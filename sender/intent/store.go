@@ -137,12 +137,13 @@ func (s *Store) Begin(ctx context.Context, k Key) (Past, error) {
 		mark = s.boot + "-" + strconv.FormatInt(s.seq.Add(1), 36)
 	}
 	past, err := s.ask(ctx, &wish{key: k, mark: mark, at: s.opt.Now(), answer: make(chan answer, 1)})
-	if fault.KindOf(err) == fault.Unavailable && err != nil {
+	if err != nil {
+		// Also when this call wrote nothing for sure: an earlier one may have.
 		s.memo.keep(k, mark)
 		return Past{}, err
 	}
 	s.memo.drop(k)
-	return past, err
+	return past, nil
 }
 
 // Finish makes a message's outcome durable; Begin gives it to whoever meets
@@ -177,8 +178,8 @@ func (s *Store) ask(ctx context.Context, w *wish) (Past, error) {
 func (s *Store) Waiting() int { return len(s.queue) }
 
 // memo holds the marks of rows that may have been written for callers that
-// were then told to come again. Beyond its bound it forgets, which only makes
-// a past look ambiguous that is not.
+// were then told to come again. Beyond its bound it forgets one for each new
+// one, which only makes a past look ambiguous that is not.
 type memo struct {
 	mu    sync.Mutex
 	max   int
@@ -195,9 +196,13 @@ func (m *memo) get(k Key) (string, bool) {
 func (m *memo) keep(k Key, mark string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.marks) < m.max {
-		m.marks[k] = mark
+	if _, known := m.marks[k]; !known && len(m.marks) >= m.max {
+		for old := range m.marks { // any: letters that went to another process never ask again
+			delete(m.marks, old)
+			break
+		}
 	}
+	m.marks[k] = mark
 }
 
 func (m *memo) drop(k Key) {

@@ -235,6 +235,34 @@ func TestOutcomesAreRemembered(t *testing.T) {
 	})
 }
 
+// A caller whose row may be there is once refused for want of room: that
+// refusal wrote nothing, and must not make it forget the row either.
+func TestRefusedForWantOfRoomIsStillFresh(t *testing.T) {
+	db := open(t, sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "x.db")})
+	s, err := intent.Open(t.Context(), db, intent.Options{MaxWaiting: 1}, nil)
+	require.NoError(t, err)
+	given, giveUp := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := s.Begin(given, intent.Key{ID: id(1)})
+		gone <- err
+	}()
+	require.Eventually(t, func() bool { return s.Waiting() == 1 }, 5*time.Second, time.Millisecond)
+	giveUp()
+	require.Equal(t, fault.Unavailable, fault.KindOf(<-gone))
+	_, err = s.Begin(t.Context(), intent.Key{ID: id(1)})
+	require.Equal(t, fault.Limited, fault.KindOf(err), "the first still waits in the queue")
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	require.Eventually(t, func() bool { return s.Waiting() == 0 }, 5*time.Second, time.Millisecond)
+	p, err := s.Begin(t.Context(), intent.Key{ID: id(1)})
+	require.NoError(t, err)
+	require.True(t, p.Fresh, "nobody has sent anything")
+}
+
 func TestDatabaseAwayMeansNoSend(t *testing.T) {
 	db, err := sqldb.Open(t.Context(), sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "x.db")})
 	require.NoError(t, err)
