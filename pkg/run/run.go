@@ -56,7 +56,9 @@ func (g *Group) Go(s Service) {
 	go func() {
 		defer g.wg.Done()
 		err := safely(g.ctx, s)
-		if err != nil && !errors.Is(err, context.Canceled) {
+		// A service that gives back the end of the group has not failed. Before
+		// that, "context canceled" is an error like any other.
+		if err != nil && (g.ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
 			g.fail(fmt.Errorf("%s: %w", s.Name(), err))
 		}
 	}()

@@ -29,6 +29,19 @@ func TestFirstFailureEndsTheGroup(t *testing.T) {
 	<-ended
 }
 
+// A context of its own that ended is a failure of the service; the group's is not.
+func TestCanceledBeforeTheEndIsAFailure(t *testing.T) {
+	g := run.NewGroup(t.Context())
+	g.Go(run.Func("hasty", func(context.Context) error { return context.Canceled }))
+	<-g.Done()
+	require.ErrorIs(t, g.Wait(), context.Canceled)
+
+	g = run.NewGroup(t.Context())
+	g.Go(run.Func("obedient", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
+	g.Stop()
+	require.NoError(t, g.Wait())
+}
+
 func TestPanicBecomesAnError(t *testing.T) {
 	g := run.NewGroup(t.Context())
 	g.Go(run.Func("wild", func(context.Context) error { panic("boom") }))
