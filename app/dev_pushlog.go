@@ -36,7 +36,10 @@ func openPushLog(path string) (l *pushLog, open []pushNote, accepted int64, err 
 	if err != nil {
 		return nil, nil, 0, fmt.Errorf("pushes of this run: %w", err)
 	}
-	return &pushLog{f: f}, open, accepted, nil
+	// A killed run may have left half a line; what follows must not be glued to
+	// it.
+	_, err = f.WriteString("\n")
+	return &pushLog{f: f}, open, accepted, err
 }
 
 func readPushLog(path string) (open []pushNote, accepted int64, err error) {
