@@ -135,9 +135,6 @@ func (r *Room) deadLetter(rec kafka.Record, why error) kafka.Record {
 		}
 		key, value, headers, _ = wire.Encode(d) // a few short fields always fit
 	}
-	if len(key) == 0 {
-		key = nil
-	}
 	r.met.news.WithLabelValues("dead_letter").Inc()
 	r.d.Log.Warn("a letter cannot be read and becomes a dead letter", zap.String("topic", rec.Topic),
 		zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.String("reason", d.Reason))

@@ -176,9 +176,6 @@ func (o *outcome) add(topic string, l wire.Letter) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, "compose outcome", err)
 	}
-	if len(key) == 0 {
-		key = nil // no follower, no order
-	}
 	o.letters = append(o.letters, kafka.Record{Topic: topic, Key: key, Value: value, Headers: headers})
 	return nil
 }

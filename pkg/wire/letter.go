@@ -60,8 +60,10 @@ var (
 	ErrTooLarge    = errors.New("letter larger than the limit")
 )
 
-// Encode gives the record key, value and headers of a letter. HTML characters
-// are not escaped: the text goes to WeChat as it is.
+// Encode gives the record key, value and headers of a letter. The key of a
+// letter without a follower is nil: it is in order with nothing, and an empty
+// one would lead all of them into one partition. HTML characters are not
+// escaped: the text goes to WeChat as it is.
 func Encode(l Letter) (key, value []byte, headers []Header, err error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -81,7 +83,10 @@ func Encode(l Letter) (key, value []byte, headers []Header, err error) {
 	if t := l.Trace(); t != "" {
 		headers = append(headers, Header{Key: HeaderTrace, Value: []byte(t)})
 	}
-	return []byte(l.RecordKey()), value, headers, nil
+	if k := l.RecordKey(); k != "" {
+		key = []byte(k)
+	}
+	return key, value, headers, nil
 }
 
 // HeaderValue finds a header, or "".

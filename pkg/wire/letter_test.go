@@ -71,6 +71,12 @@ func TestGoldenEncodings(t *testing.T) {
 	}
 }
 
+func TestLetterWithoutFollowerHasNoKey(t *testing.T) {
+	key, _, _, err := wire.Encode(&wire.DeadLetter{Account: "card", Room: "robot", Reason: "no JSON"})
+	require.NoError(t, err)
+	require.Nil(t, key)
+}
+
 func roundTrip[T any, P interface {
 	*T
 	wire.Letter
