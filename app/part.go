@@ -28,12 +28,11 @@ type part struct {
 	role     Role
 	services []run.Service
 	ready    map[string]func(context.Context) error
-	addr     map[string]string       // what listens where
-	accounts func(Config) error      // takes changed accounts
-	rules    func(*engine.Rules)     // takes changed rules; nil if it has none
-	handler  http.Handler            // its share of the public API; nil if it has none
-	ops      map[string]http.Handler // its operations endpoints
-	store    store.Store             // the rows, of the receipts role
+	addr     map[string]string   // what listens where
+	accounts func(Config) error  // takes changed accounts
+	rules    func(*engine.Rules) // takes changed rules; nil if it has none
+	handler  http.Handler        // its share of the public API; nil if it has none
+	store    store.Store         // the rows, of the receipts role
 
 	stats func() []kafka.PartitionStats // how far behind the robot role is
 }
@@ -67,13 +66,10 @@ func (r rulesSource) load(c Config, role Role) (*engine.Rules, error) {
 	return engine.Load(r.path, known)
 }
 
-// register adds the part's readiness and operations endpoints.
+// register adds the part's readiness to the operations listener.
 func (p *part) register(ops *telemetry.Ops) {
 	for name, check := range p.ready {
 		ops.AddReadiness(string(p.role)+" "+name, check)
-	}
-	for pattern, h := range p.ops {
-		ops.Handle(pattern, h)
 	}
 }
 
@@ -105,7 +101,7 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 	opt.Registerer, opt.Log = e.reg, e.log.Named("dedupe")
 	d := proxy.Deps{
 		Topics: e.cfg.Topics.Names(), Publisher: producer, Claims: dedupe.New(r, opt),
-		Log: e.log.Named("proxy"), Hasher: e.hasher, Registry: e.reg,
+		Log: e.log.Named("proxy"), Registry: e.reg,
 	}
 	if o.rules.path != "" {
 		rules, err := o.rules.load(e.cfg, RoleProxy)

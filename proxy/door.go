@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -124,6 +126,15 @@ func (p *Proxy) refuse(w http.ResponseWriter, acc *entry, err error) {
 	http.Error(w, "refused", status)
 }
 
+// kindOfPanic prints runtime errors, whose text is Go's, and only the type of
+// anything else: a panic value may quote a message.
+func kindOfPanic(v any) string {
+	if e, ok := v.(runtime.Error); ok {
+		return e.Error()
+	}
+	return fmt.Sprintf("%T", v)
+}
+
 // recoverer turns a panic into a 503: the callback was not made durable, so
 // WeChat must send it again.
 func recoverer(h http.Handler, log *zap.Logger) http.Handler {
@@ -134,7 +145,7 @@ func recoverer(h http.Handler, log *zap.Logger) http.Handler {
 					panic(v)
 				}
 				log.Error("callback handler panicked; WeChat will send the callback again",
-					zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+					zap.String("panic", kindOfPanic(v)), zap.ByteString("stack", debug.Stack()))
 				http.Error(w, "unavailable", http.StatusServiceUnavailable)
 			}
 		}()

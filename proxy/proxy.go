@@ -52,7 +52,6 @@ type Deps struct {
 	Claims    Claims
 	AtOnce    AtOnce // nil answers nothing at once
 	Log       *zap.Logger
-	Hasher    telemetry.Hasher
 	Registry  prometheus.Registerer
 	Now       func() time.Time // nil is the real clock
 }
