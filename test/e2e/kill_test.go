@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,14 +17,24 @@ import (
 	"tidegate/pkg/wechat/wechatsim"
 )
 
-// Kills of each role, under load (issue: five each).
-const kills = 5
+// killsOf is how often each role is killed: five times, or as often as
+// TIDEGATE_TEST_KILLS says.
+func killsOf(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("TIDEGATE_TEST_KILLS")
+	if text == "" {
+		return 5
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, "TIDEGATE_TEST_KILLS")
+	return n
+}
 
-// TestKills kills the proxy, the robot and the sender with −9, five times
-// each, under 200 callbacks/s and 20 pushes/s on 8 partitions with two
-// robots. Nothing is lost, no push is doubled, and a doubled reply is flagged
-// in its row.
+// TestKills kills the proxy, the robot and the sender with −9 under 200
+// callbacks/s and 20 pushes/s on 8 partitions with two robots. Nothing is
+// lost, no push is doubled, and a doubled reply is flagged in its row.
 func TestKills(t *testing.T) {
+	kills := killsOf(t)
 	w := newWorld(t, shape{partitions: 8, proxies: 2, robots: 2, senders: 2, receiptsWorkers: 1, followers: 400})
 	b := w.business()
 	ctx, stop := context.WithCancel(t.Context())
