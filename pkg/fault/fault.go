@@ -110,13 +110,3 @@ func RetryAfter(err error) time.Duration {
 	}
 	return 0
 }
-
-// Retryable reports whether trying the same thing again can help and cannot
-// do harm: nothing was done, and the reason may pass.
-func Retryable(err error) bool {
-	switch KindOf(err) {
-	case Unavailable, Limited, Internal:
-		return err != nil
-	}
-	return false
-}

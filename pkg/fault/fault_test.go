@@ -18,21 +18,18 @@ func TestKindSurvivesWrapping(t *testing.T) {
 	require.Equal(t, fault.Limited, fault.KindOf(outer))
 	require.Equal(t, time.Second, fault.RetryAfter(outer))
 	require.ErrorIs(t, outer, io.EOF)
-	require.True(t, fault.Retryable(outer))
 	require.Equal(t, "send push 7: take permit: rate reached: EOF", outer.Error())
 }
 
 func TestOutermostKindWins(t *testing.T) {
 	err := fault.Wrap(fault.Final, "deliver", fault.New(fault.Unavailable, "dial", "refused"))
 	require.Equal(t, fault.Final, fault.KindOf(err))
-	require.False(t, fault.Retryable(err))
 }
 
 func TestUnclassifiedIsInternal(t *testing.T) {
 	require.Equal(t, fault.Internal, fault.KindOf(errors.New("x")))
 	require.Equal(t, "internal", fault.Kind(200).String())
 	require.NoError(t, fault.Wrap(fault.Final, "x", nil))
-	require.False(t, fault.Retryable(nil))
 }
 
 func TestFieldIsNamed(t *testing.T) {

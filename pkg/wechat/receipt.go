@@ -78,27 +78,6 @@ func ParseMassStatus(status string) MassStatus {
 	return m
 }
 
-// MassMeaning explains the code of err(N) in a few words, or "".
-func MassMeaning(code int) string { return massMeanings[code] }
-
-// massMeanings is data, never written to.
-var massMeanings = map[int]string{
-	10001: "advertising",
-	20001: "political content",
-	20002: "pornographic content",
-	20004: "social content",
-	20006: "illegal content",
-	20008: "fraud",
-	20013: "copyright",
-	21000: "other content",
-	22000: "mutual promotion",
-	30001: "the originality check had a system error and reprints were not allowed",
-	30002: "the originality check says it may not be sent",
-	30003: "judged a reprint and reprints were not allowed",
-	40001: "the administrator refused",
-	40002: "the administrator did not answer within 30 minutes",
-}
-
 // ReceiptItem is one report about one message.
 type ReceiptItem struct {
 	Event      string
