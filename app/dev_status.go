@@ -40,7 +40,8 @@ Paste one of these into another terminal:
 		w.key, devPushJSON(openid), apiAddr, w.key, apiAddr, openid, openid, w.sim.URL())
 }
 
-// showStatus writes a line each second; on a terminal each replaces the last.
+// showStatus writes the state of things every few seconds; on a terminal it
+// redraws the same lines each second.
 func (w *devWorld) showStatus(ctx context.Context, out io.Writer) error {
 	live := isTerminal(out)
 	every := 5 * time.Second
@@ -49,12 +50,15 @@ func (w *devWorld) showStatus(ctx context.Context, out io.Writer) error {
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()
-	for {
-		line := w.statusLine(ctx)
-		if live {
-			fmt.Fprintf(out, "\r\x1b[K%s", line)
-		} else {
-			fmt.Fprintln(out, line)
+	for first := true; ; first = false {
+		lines := w.statusLines(ctx)
+		switch {
+		case !live:
+			fmt.Fprintln(out, strings.Join(lines, "  "))
+		case first:
+			fmt.Fprint(out, strings.Join(lines, "\n")+"\n")
+		default: // up to the first line, and each line cleared before it is written
+			fmt.Fprintf(out, "\x1b[%dA\x1b[K%s\n", len(lines), strings.Join(lines, "\n\x1b[K"))
 		}
 		select {
 		case <-ctx.Done():
@@ -64,12 +68,16 @@ func (w *devWorld) showStatus(ctx context.Context, out io.Writer) error {
 	}
 }
 
-func (w *devWorld) statusLine(ctx context.Context) string {
+// statusLines stay below 80 columns each.
+func (w *devWorld) statusLines(ctx context.Context) []string {
 	v := w.sim.Verdict(time.Minute)
 	depth, age := w.queue()
-	return fmt.Sprintf("%4.0fs  in %d  ack p50 %.1f p99 %.1f ms  repeats %d  queue %d, %.1fs old  replies %d  pushes %d  receipts %s",
-		time.Since(w.began).Seconds(), v.Callbacks.Acked, v.Callbacks.AckP50Ms, v.Callbacks.AckP99Ms, v.Callbacks.UserRepeats,
-		depth, age.Seconds(), v.Replies.Visible, v.Pushes.Visible, w.receiptsLine(ctx))
+	return []string{
+		fmt.Sprintf("%5.0fs  callbacks in %d, ack p50 %.1f ms, p99 %.1f ms, repeats %d",
+			time.Since(w.began).Seconds(), v.Callbacks.Acked, v.Callbacks.AckP50Ms, v.Callbacks.AckP99Ms, v.Callbacks.UserRepeats),
+		fmt.Sprintf("        queue depth %d, age %.1f s; replies out %d", depth, age.Seconds(), v.Replies.Visible),
+		fmt.Sprintf("        pushes %d; receipts: %s", v.Pushes.Visible, w.receiptsLine(ctx)),
+	}
 }
 
 // queue is how many callbacks the robot has not finished, and the age of the
