@@ -185,6 +185,40 @@ func TestReloadRefusesWhatIsBroken(t *testing.T) {
 	require.Equal(t, zap.InfoLevel, g.reload().Level, "and once it is mended it is taken")
 }
 
+// A back end that was added together with a rule that calls it takes a restart:
+// until then neither the rules nor the accounts of that change are taken.
+func TestReloadLeavesNewBackEndsToARestart(t *testing.T) {
+	dir := t.TempDir()
+	config, rules := filepath.Join(dir, "tidegate.yaml"), filepath.Join(dir, "rules.yaml")
+	write := func(backend, account string) {
+		require.NoError(t, os.WriteFile(rules, fmt.Appendf(nil,
+			"version: 1\nrules:\n  - name: bill\n    match: {text: {equals: bill}}\n    call: {backend: %s, path: /bill}\n    reply: {text: ok}\n", backend), 0o600))
+		require.NoError(t, os.WriteFile(config, fmt.Appendf(nil,
+			"kafka: {brokers: [\"127.0.0.1:1\"]}\nrules: '%s'\nrobot: {backends: [{name: %s, base_url: \"http://127.0.0.1:9\"}]}\naccounts:\n"+gateAccount, rules, backend, account), 0o600))
+	}
+	write("core", "card")
+	src := Source{File: config}
+	c, err := loadFor(src, RoleRobot)
+	require.NoError(t, err)
+	core, logs := observer.New(zap.InfoLevel)
+	e := newEngines(c, zap.New(core))
+	defer func() { require.NoError(t, e.stack.Stop(t.Context())) }()
+	p, err := buildPart(t.Context(), RoleRobot, e, partOptions{rules: rulesSource{path: c.Rules}})
+	require.NoError(t, err)
+	taken := 0
+	p.accounts = func(Config) error { taken++; return nil }
+
+	write("second", "added")
+	p.reload(src, e)
+	require.Zero(t, taken)
+	refused := logs.FilterMessageSnippet("takes a restart").All()
+	require.Len(t, refused, 1)
+	require.Contains(t, refused[0].ContextMap()["error"], "second")
+	write("core", "added")
+	p.reload(src, e)
+	require.Equal(t, 1, taken)
+}
+
 // The watcher sees changed content, not times; a file that is away for a
 // moment is not a change.
 func TestWatchTellsWhichFileChanged(t *testing.T) {

@@ -127,10 +127,13 @@ func (p *part) reload(src Source, e *engines) {
 		log.Error("the changed configuration is not taken; the old one stays", zap.Error(err))
 		return
 	}
+	// Rules may call what the role began with: a back end that was added takes
+	// a restart, and a rule that needs it must not be half of a change.
+	c.Robot = e.cfg.Robot
 	var rules *engine.Rules
 	if p.rules != nil && c.Rules != "" {
 		if rules, err = (rulesSource{path: c.Rules}).load(c, p.role); err != nil {
-			log.Error("the changed rules are not taken; accounts and rules stay as they are", zap.Error(err))
+			log.Error("the changed rules are not taken; accounts and rules stay as they are (a back end that was added takes a restart)", zap.Error(err))
 			return
 		}
 	}
