@@ -174,17 +174,15 @@ func (c *Client) call(ctx context.Context, api API, query url.Values, body any, 
 func (c *Client) order() []*host {
 	now := c.now().UnixNano()
 	ordered := make([]*host, 0, len(c.hosts))
-	for _, h := range c.hosts {
+	var late []*host
+	for _, h := range c.hosts { // one look at each: others may mark them meanwhile
 		if h.avoided.Load() <= now {
 			ordered = append(ordered, h)
+		} else {
+			late = append(late, h)
 		}
 	}
-	for _, h := range c.hosts {
-		if h.avoided.Load() > now && len(ordered) < len(c.hosts) {
-			ordered = append(ordered, h)
-		}
-	}
-	return ordered
+	return append(ordered, late...)
 }
 
 // transportError is a request without an answer. sent says whether any of it
