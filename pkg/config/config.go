@@ -5,8 +5,8 @@
 // not a field of the struct is refused with its name, since a misspelt key
 // that is silently ignored is a setting that silently does not work.
 //
-// A field tagged `secret:"true"` may hold "file:/path" or "env:NAME" instead
-// of the secret itself, and is never printed.
+// A field tagged `secret:"true"`, a string or a map of strings, may hold
+// "file:/path" or "env:NAME" instead of the secret itself, and is never printed.
 package config
 
 import (
@@ -246,13 +246,33 @@ func resolveField(f reflect.StructField, v reflect.Value, path string) error {
 	if f.Tag.Get("secret") != "true" {
 		return resolveSecrets(v, path)
 	}
-	if v.Kind() != reflect.String {
-		return nil
+	switch v.Kind() {
+	case reflect.String:
+		s, err := secretOf(path, v.String())
+		v.SetString(s)
+		return err
+	case reflect.Map:
+		return resolveMap(v, path)
 	}
-	s, err := readSecret(v.String())
-	if err != nil {
-		return fmt.Errorf("%s: %w: %w", path, ErrNoSecret, err)
-	}
-	v.SetString(s)
 	return nil
+}
+
+// resolveMap resolves the values of a map of strings.
+func resolveMap(v reflect.Value, path string) error {
+	var errs []error
+	for _, k := range v.MapKeys() {
+		s, err := secretOf(path+"."+k.String(), v.MapIndex(k).String())
+		errs = append(errs, err)
+		v.SetMapIndex(k, reflect.ValueOf(s))
+	}
+	return errors.Join(errs...)
+}
+
+// secretOf gives the reference back where it cannot be resolved.
+func secretOf(path, ref string) (string, error) {
+	s, err := readSecret(ref)
+	if err != nil {
+		return ref, fmt.Errorf("%s: %w: %w", path, ErrNoSecret, err)
+	}
+	return s, nil
 }

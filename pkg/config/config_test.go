@@ -28,9 +28,10 @@ type Base struct {
 
 type conf struct {
 	Base     `koanf:",squash"`
-	Redis    redis     `koanf:"redis"`
-	Accounts []account `koanf:"accounts"`
-	Rate     float64   `koanf:"rate"`
+	Redis    redis             `koanf:"redis"`
+	Accounts []account         `koanf:"accounts"`
+	Rate     float64           `koanf:"rate"`
+	Headers  map[string]string `koanf:"headers" secret:"true"`
 }
 
 func write(t *testing.T, text string) string {
@@ -88,6 +89,20 @@ func TestSecretsComeFromFilesAndEnvironment(t *testing.T) {
 	require.ErrorIs(t, err, config.ErrNoSecret)
 	require.ErrorContains(t, err, "accounts[0].token")
 	require.ErrorContains(t, err, "accounts[1].token", "all of them at once")
+}
+
+func TestMapsOfSecrets(t *testing.T) {
+	t.Setenv("CORE_KEY", "from-env")
+	c, err := load(t, "headers: {X-API-Key: 'env:CORE_KEY', X-Channel: wechat}\n")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"X-API-Key": "from-env", "X-Channel": "wechat"}, c.Headers)
+	text, err := config.Redacted(&c)
+	require.NoError(t, err)
+	require.NotContains(t, text, "from-env")
+	require.Contains(t, text, "headers: (secret)")
+	_, err = load(t, "headers: {X-API-Key: 'env:NOT_SET_ANYWHERE'}\n")
+	require.ErrorIs(t, err, config.ErrNoSecret)
+	require.ErrorContains(t, err, "headers.X-API-Key")
 }
 
 func TestPrintingHidesSecrets(t *testing.T) {

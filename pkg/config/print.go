@@ -51,9 +51,7 @@ func plainStruct(v reflect.Value) any {
 			for k, x := range inner {
 				m[k] = x
 			}
-		case f.Tag.Get("secret") == "true" && v.Field(i).IsZero():
-			m[name] = ""
-		case f.Tag.Get("secret") == "true":
+		case f.Tag.Get("secret") == "true" && !v.Field(i).IsZero():
 			m[name] = "(secret)"
 		default:
 			m[name] = plain(v.Field(i))

@@ -26,8 +26,9 @@ type Config struct {
 	// Authorization is the value of the Authorization header, whole, such as
 	// "Bearer …"; empty sends none.
 	Authorization string `koanf:"authorization" secret:"true"`
-	// Headers are sent with every call.
-	Headers map[string]string `koanf:"headers"`
+	// Headers are sent with every call. Keys of APIs travel in headers, so the
+	// values are kept secret.
+	Headers map[string]string `koanf:"headers" secret:"true"`
 	// CAFile holds PEM certificates that sign this back end's; empty trusts
 	// the system's. There is no switch to trust everybody.
 	CAFile string `koanf:"ca_file"`
