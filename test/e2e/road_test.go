@@ -134,9 +134,9 @@ func TestMainRoad(t *testing.T) {
 	w := newWorld(t, shape{partitions: 8, proxies: 2, robots: 2, senders: 2, receiptsWorkers: 1, followers: 200})
 	b := w.business()
 	pushed := make(chan error, 1)
-	go func() { pushed <- b.offer(t.Context(), 2, 500, 60) }()
+	go func() { pushed <- b.offer(t.Context(), 2, 500, 40) }()
 	report, err := w.sim.Load(t.Context(), wechatsim.LoadSpec{
-		Count: 2000, Rate: 250, Loop: wechatsim.LoopClosed, Mix: wechatsim.Mix{Text: 8, Menu: 2},
+		Count: 2000, Rate: 150, Loop: wechatsim.LoopClosed, Mix: wechatsim.Mix{Text: 8, Menu: 2},
 		RepeatShare: 0.02, ParallelShare: 0.05, LoseAckShare: 0.02, MenuKey: "BILL:",
 	})
 	require.NoError(t, err)
