@@ -115,8 +115,7 @@ func (r *Room) apply(ctx context.Context, news []store.News, from []kafka.Record
 	return nil
 }
 
-// deadLetter keeps a record whole with the reason. One that is too large for
-// that is named by its place, where its topic still has it.
+// deadLetter keeps a record with the reason, as far as a letter can hold it.
 func (r *Room) deadLetter(rec kafka.Record, why error) kafka.Record {
 	d := &wire.DeadLetter{
 		ID: wire.HeaderValue(rec.Headers, wire.HeaderID), Account: r.d.Topics.Account(rec.Topic), Room: r.Name(),
@@ -126,15 +125,7 @@ func (r *Room) deadLetter(rec kafka.Record, why error) kafka.Record {
 	if k := string(rec.Key); wire.ValidOpenID(k) {
 		d.OpenID = k
 	}
-	key, value, headers, err := wire.Encode(d)
-	if err != nil {
-		d.Reason += "; too large to be kept here: read it at its offset"
-		d.Headers, d.Key, d.Value = nil, nil, nil
-		if len(d.ID) > 64 {
-			d.ID = ""
-		}
-		key, value, headers, _ = wire.Encode(d) // a few short fields always fit
-	}
+	key, value, headers, _ := wire.Encode(d) // a dead letter always fits
 	r.met.news.WithLabelValues("dead_letter").Inc()
 	r.d.Log.Warn("a letter cannot be read and becomes a dead letter", zap.String("topic", rec.Topic),
 		zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.String("reason", d.Reason))

@@ -154,21 +154,12 @@ func (r *Robot) addReceipt(o *outcome, state wire.State, reason, detail string) 
 	})
 }
 
-// addDead keeps the record whole. One that is too large to be kept inside
-// another letter is kept without its value, which stays readable at its
-// offset for as long as the topic keeps it.
+// addDead keeps the record whole, as far as a letter can hold it.
 func (r *Robot) addDead(o *outcome, id, account, openid, reason string) error {
-	d := &wire.DeadLetter{
+	return o.add(r.d.Topics.DeadLetters(), &wire.DeadLetter{
 		ID: id, Account: account, OpenID: openid, Room: "robot", Reason: reason, Topic: o.rec.Topic, Partition: o.rec.Partition,
 		Offset: o.rec.Offset, Headers: o.rec.Headers, Key: o.rec.Key, Value: o.rec.Value, At: wire.Millis(r.d.Now()),
-	}
-	err := o.add(r.d.Topics.DeadLetters(), d)
-	if errors.Is(err, wire.ErrTooLarge) {
-		d.Reason += "; too large to be kept here, read it at its offset"
-		d.Value, d.Headers, d.Key = nil, nil, nil
-		err = o.add(r.d.Topics.DeadLetters(), d)
-	}
-	return err
+	})
 }
 
 func (o *outcome) add(topic string, l wire.Letter) error {

@@ -163,6 +163,7 @@ func TestUnreadableLettersAreParked(t *testing.T) {
 		return []kafka.Header{{Key: wire.HeaderKind, Value: []byte(kind)}, {Key: wire.HeaderVersion, Value: []byte(v)}}
 	}
 	for _, r := range []kafka.Record{
+		{Value: make([]byte, 900_000), Headers: headers("push", "1")}, // larger than any letter
 		{Value: []byte("no JSON"), Headers: headers("push", "1")},
 		{Value: []byte(`{}`), Headers: headers("push", "1")},
 		{Value: []byte(`{}`), Headers: headers("letter from the future", "1")},
@@ -180,8 +181,11 @@ func TestUnreadableLettersAreParked(t *testing.T) {
 		require.Equal(t, wire.Dead, got.State)
 		require.Contains(t, got.Reason, "not known to this release")
 	}
+	nobody := w.outcome(w.push("nobody", func(p *wire.Push) { p.OpenID = "no openid" }))
+	require.Equal(t, wire.Dead, nobody.State)
+	require.Empty(t, nobody.OpenID, "receipts could not read it otherwise")
 	require.Equal(t, wire.Accepted, w.outcome(w.push("good")).State, "the others go on")
-	require.Eventually(t, func() bool { return len(w.dead.all()) == 7 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.dead.all()) == 9 }, 20*time.Second, 5*time.Millisecond)
 	for _, rec := range w.dead.all() {
 		d, err := wire.Decode[wire.DeadLetter](rec.Value, rec.Headers)
 		require.NoError(t, err)

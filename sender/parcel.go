@@ -73,6 +73,7 @@ func check(p *parcel, account string, fill func() error) (*parcel, error) {
 		return nil, fmt.Errorf("letter for account %.40q in a topic of %s", p.account, account)
 	}
 	if !wire.ValidOpenID(p.base.OpenID) {
+		p.base.OpenID = "" // the receipt must name nobody, or it could not be read itself
 		return p, fmt.Errorf("letter without a valid openid")
 	}
 	return p, fill()

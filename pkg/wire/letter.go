@@ -58,12 +58,16 @@ var (
 	ErrUnknownKind = errors.New("unknown kind of letter")
 	ErrNewer       = errors.New("letter written by a newer release")
 	ErrTooLarge    = errors.New("letter larger than the limit")
+	// ErrNotJSON stands for the decoder's own words, which may quote the letter.
+	ErrNotJSON = errors.New("the value is not the JSON of such a letter")
 )
 
 // Encode gives the record key, value and headers of a letter. The key of a
 // letter without a follower is nil: it is in order with nothing, and an empty
 // one would lead all of them into one partition. HTML characters are not
-// escaped: the text goes to WeChat as it is.
+// escaped: the text goes to WeChat as it is. A dead letter always fits: one
+// whose record is too large to be kept inside it only names the place where the
+// record's own topic still has it.
 func Encode(l Letter) (key, value []byte, headers []Header, err error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -73,7 +77,10 @@ func Encode(l Letter) (key, value []byte, headers []Header, err error) {
 	}
 	value = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(value) > MaxValue {
-		return nil, nil, nil, fmt.Errorf("encode %s %s: %d bytes: %w", l.Kind(), l.LetterID(), len(value), ErrTooLarge)
+		if d, ok := l.(*DeadLetter); ok && (d.Headers != nil || d.Key != nil || d.Value != nil) {
+			return Encode(d.withoutRecord())
+		}
+		return nil, nil, nil, fmt.Errorf("encode %s %.64s: %d bytes: %w", l.Kind(), l.LetterID(), len(value), ErrTooLarge)
 	}
 	headers = []Header{
 		{Key: HeaderVersion, Value: []byte(strconv.Itoa(Version))},
@@ -100,8 +107,8 @@ func HeaderValue(hs []Header, key string) string {
 }
 
 // Decode reads a letter of type T and checks that the headers say so. An
-// unknown kind gives ErrUnknownKind and a newer version ErrNewer; both are to
-// be parked, as is a value that is no JSON.
+// unknown kind gives ErrUnknownKind, a newer version ErrNewer, too large a value
+// ErrTooLarge and one that is no JSON of T ErrNotJSON; all are to be parked.
 func Decode[T any, P interface {
 	*T
 	Letter
@@ -109,11 +116,11 @@ func Decode[T any, P interface {
 	var l T
 	want := P(&l).Kind()
 	if k := HeaderValue(headers, HeaderKind); k != string(want) {
-		return nil, fmt.Errorf("decode %s: header kind is %q: %w", want, k, ErrUnknownKind)
+		return nil, fmt.Errorf("decode %s: header kind is %.40q: %w", want, k, ErrUnknownKind)
 	}
 	v, err := strconv.Atoi(HeaderValue(headers, HeaderVersion))
 	if err != nil || v < 1 {
-		return nil, fmt.Errorf("decode %s: header v is %q: %w", want, HeaderValue(headers, HeaderVersion), ErrUnknownKind)
+		return nil, fmt.Errorf("decode %s: header v is %.40q: %w", want, HeaderValue(headers, HeaderVersion), ErrUnknownKind)
 	}
 	if v > Version {
 		return nil, fmt.Errorf("decode %s: version %d, this release reads up to %d: %w", want, v, Version, ErrNewer)
@@ -122,7 +129,7 @@ func Decode[T any, P interface {
 		return nil, fmt.Errorf("decode %s: %d bytes: %w", want, len(value), ErrTooLarge)
 	}
 	if err := json.Unmarshal(value, &l); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", want, err)
+		return nil, fmt.Errorf("decode %s: %w", want, ErrNotJSON)
 	}
 	return &l, nil
 }

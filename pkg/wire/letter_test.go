@@ -77,6 +77,37 @@ func TestLetterWithoutFollowerHasNoKey(t *testing.T) {
 	require.Nil(t, key)
 }
 
+// A record of Kafka's full size must not be refused as a dead letter for ever.
+func TestDeadLetterAlwaysFits(t *testing.T) {
+	huge := make([]byte, 1_000_000)
+	for name, d := range map[string]*wire.DeadLetter{
+		"value":   {ID: "25770000000000000000001", Value: huge},
+		"headers": {ID: string(huge), Headers: []wire.Header{{Key: "x", Value: huge}}},
+		"key":     {Key: huge, Reason: strings.Repeat("长", 1000)},
+	} {
+		d.Room, d.Topic, d.Partition, d.Offset = "sender", "tidegate.card.replies", 2, 7
+		_, value, headers, err := wire.Encode(d)
+		require.NoError(t, err, name)
+		got, err := wire.Decode[wire.DeadLetter](value, headers)
+		require.NoError(t, err, name)
+		require.Contains(t, got.Reason, "read it at its offset", name)
+		require.Empty(t, got.Value, name)
+		require.EqualValues(t, 7, got.Offset, name)
+		require.LessOrEqual(t, len(got.ID), 64, name)
+	}
+	_, _, _, err := wire.Encode(&wire.Reply{Content: wire.Content{Type: "text", Text: string(huge)}})
+	require.ErrorIs(t, err, wire.ErrTooLarge)
+}
+
+// The decoder's own error would quote the value.
+func TestErrorsDoNotQuoteLetters(t *testing.T) {
+	_, _, headers, err := wire.Encode(samples()["reply"])
+	require.NoError(t, err)
+	_, err = wire.Decode[wire.Reply]([]byte(`{"openid": 13800138000}`), headers)
+	require.ErrorIs(t, err, wire.ErrNotJSON)
+	require.NotContains(t, err.Error(), "138")
+}
+
 func roundTrip[T any, P interface {
 	*T
 	wire.Letter

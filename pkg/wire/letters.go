@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Callback is one message or event that WeChat posted, as the door read it.
 // Times are Unix milliseconds unless named otherwise.
@@ -180,6 +183,22 @@ type DeadLetter struct {
 	Key       []byte   `json:"key"`
 	Value     []byte   `json:"value"`
 	At        int64    `json:"at"`
+}
+
+// withoutRecord is the letter without the record's content. The id comes from
+// the record as well, and is left out if it is none.
+func (d *DeadLetter) withoutRecord() *DeadLetter {
+	const maxID, maxWhy = 64, 1024
+	c := *d
+	c.Headers, c.Key, c.Value = nil, nil, nil
+	if len(c.ID) > maxID {
+		c.ID = ""
+	}
+	if len(c.Reason) > maxWhy {
+		c.Reason = strings.ToValidUTF8(c.Reason[:maxWhy], "")
+	}
+	c.Reason += "; too large to be kept here: read it at its offset"
+	return &c
 }
 
 // Millis is the time format of letters.
