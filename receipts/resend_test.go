@@ -140,6 +140,34 @@ func TestDoubleClicksSendOnce(t *testing.T) {
 	})
 }
 
+// Two clicks that counted each for themselves, as a console does whose button
+// counts and confirms: the second begins while the first is sending.
+func TestTwoCountsOfOneSelectionSendOnce(t *testing.T) {
+	each(t, func(w *world) {
+		w.dead(20)
+		first := w.counted("card", pick("states", []string{"dead"}), 20)
+		second := w.counted("card", pick("states", []string{"dead"}), 20)
+		meanwhile := 0
+		w.gate.shut(func([]kafka.Record) error {
+			if meanwhile == 0 {
+				meanwhile = -1
+				meanwhile, _, _ = w.fetch("card", http.MethodPost, resendPath, map[string]any{"confirm": second})
+			}
+			return nil
+		})
+		code, got := w.confirm("card", first)
+		require.Equal(w, http.StatusAccepted, code, "%v", got)
+		require.Equal(w, "20", fmt.Sprint(got["sent"]))
+		require.Equal(w, http.StatusConflict, meanwhile)
+
+		code, got = w.confirm("card", second)
+		require.Equal(w, http.StatusAccepted, code, "%v", got)
+		require.Equal(w, "0", fmt.Sprint(got["sent"]))
+		w.settled(20, wire.Queued)
+		w.read(w.topics.Pushes("bank", wire.LaneRealtime), 40)
+	})
+}
+
 // The queue refuses in the middle: the answer says so, and the same
 // confirmation goes on behind what was sent, with the same ids.
 func TestInterruptedResendGoesOn(t *testing.T) {

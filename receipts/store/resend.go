@@ -27,6 +27,10 @@ type Resend struct {
 // lease. The row comes back as it is stored: Finished and Sent tell of an
 // execution that is over. While another caller holds it the error is
 // fault.Conflict; when its lease has ended, its work is taken up again.
+//
+// One re-send runs at a time, over all nodes: two selections may hold the same
+// message, and the second must see what the first has marked, or the follower
+// gets it twice.
 func (s *SQL) BeginResend(ctx context.Context, r Resend, lease time.Duration) (Resend, error) {
 	selection, err := json.Marshal(r.Filter)
 	if err != nil {
@@ -34,12 +38,18 @@ func (s *SQL) BeginResend(ctx context.Context, r Resend, lease time.Duration) (R
 	}
 	now := s.now()
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if s.db.Dialect() == sqldb.Postgres { // SQLite has one writer anyway
+			if _, err := tx.Exec(ctx, "LOCK TABLE resends IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+				return err
+			}
+		}
 		if _, err := tx.Exec(ctx, `INSERT INTO resends (request, app, key_id, selection, counted, sent, begun_at, lease_until, finished_at)
 			VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 0) ON CONFLICT (request) DO NOTHING`,
 			r.Request, r.App, r.KeyID, string(selection), r.Counted, now.UnixMilli()); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, "UPDATE resends SET lease_until = $1 WHERE request = $2 AND finished_at = 0 AND lease_until <= $3",
+		n, err := tx.Exec(ctx, `UPDATE resends SET lease_until = $1 WHERE request = $2 AND finished_at = 0
+			AND NOT EXISTS (SELECT 1 FROM resends other WHERE other.finished_at = 0 AND other.lease_until > $3)`,
 			now.Add(lease).UnixMilli(), r.Request, now.UnixMilli())
 		if err != nil {
 			return err
@@ -50,7 +60,7 @@ func (s *SQL) BeginResend(ctx context.Context, r Resend, lease time.Duration) (R
 		}
 		r.Finished = finished > 0
 		if n == 0 && !r.Finished {
-			return fault.New(fault.Conflict, "begin re-send", "this re-send is being executed right now: ask again in a moment")
+			return fault.New(fault.Conflict, "begin re-send", "a re-send is being executed right now: send the same confirm again in a moment")
 		}
 		return nil
 	})
