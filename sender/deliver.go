@@ -27,7 +27,7 @@ const (
 
 // handle works one record to its end. nil means that its outcome is durable.
 func (s *Sender) handle(ctx context.Context, st *station, lane string, rec kafka.Record) error {
-	p, err := read(st.account.Name, lane, rec)
+	p, err := read(st.name, lane, rec)
 	if err != nil {
 		return s.unreadable(ctx, st, p, rec, err)
 	}
@@ -225,7 +225,7 @@ func (s *Sender) unreadable(ctx context.Context, st *station, p *parcel, rec kaf
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postTimeout)
 	defer cancel()
-	return s.park(ctx, &parcel{account: st.account.Name}, rec, cause.Error())
+	return s.park(ctx, &parcel{account: st.name}, rec, cause.Error())
 }
 
 func (s *Sender) park(ctx context.Context, p *parcel, rec kafka.Record, reason string) error {

@@ -138,6 +138,46 @@ func TestAccountsComeAndGoWhileTheRoomRuns(t *testing.T) {
 	require.Equal(t, wire.Accepted, w.outcome(w.push("shop 3")).State, "bad accounts change nothing")
 }
 
+// joins counts the generations of a lane's group that the room has joined.
+func (w *world) joins(r *room, lane string) (n int) {
+	families, err := r.reg.Gather()
+	require.NoError(w.t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "tidegate_kafka_rebalances_total" && l.GetValue() == w.prefix+".sender."+account+"."+lane {
+					n += int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return n
+}
+
+// More requests at once were allowed than the lane had workers for: it gets
+// them without a restart.
+func TestMorePlacesGetMoreWorkers(t *testing.T) {
+	const few, many, slow = 1, 60, 3 * time.Second
+	w := newWorld(t, func(c *wechatsim.Config) { c.Accounts[0].Followers = many })
+	r := w.start(func(s *setup) { s.limits.Replies = ratelimit.Limit{Rate: 1000, Burst: many, Concurrency: few} })
+	require.Eventually(t, func() bool { return w.joins(r, wire.LaneReplies) == 1 }, 20*time.Second, 5*time.Millisecond)
+	l := sender.DefaultLimits()
+	l.Replies = ratelimit.Limit{Rate: 1000, Burst: many, Concurrency: many}
+	require.NoError(t, r.SetAccounts([]sender.Account{shopAccount(l)}))
+	require.Eventually(t, func() bool { return w.joins(r, wire.LaneReplies) == 2 }, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: wechatsim.FaultSlow, DelayMS: int(slow.Milliseconds()), API: wechatsim.PathCustomSend}))
+	var ids []string
+	for i, f := range w.followers {
+		ids = append(ids, w.reply(fmt.Sprint("reply ", i), func(p *wire.Reply) { p.OpenID = f }))
+	}
+	for _, id := range ids {
+		require.Equal(t, wire.Accepted, w.outcome(id).State)
+	}
+	a := w.arrivals(wechatsim.PathCustomSend)
+	require.Len(t, a, many)
+	require.Less(t, a[many-1].At-a[0].At, int64(slow), "all were under way before the first was answered")
+}
+
 // G21: one account's WeChat hangs; the other does not notice.
 func TestAccountsAreApart(t *testing.T) {
 	w := newWorld(t)

@@ -76,11 +76,11 @@ func (m *metrics) show(stations []*station) {
 	for _, s := range stations {
 		s.eachBrake(func(api string, b *brake) {
 			if why, _, _ := b.state(); why != causeNone {
-				m.closed.WithLabelValues(s.account.Name, api, string(why)).Set(1)
+				m.closed.WithLabelValues(s.name, api, string(why)).Set(1)
 			}
 		})
 		for _, r := range s.roads {
-			m.share.WithLabelValues(s.account.Name, string(r.api)).Set(r.share())
+			m.share.WithLabelValues(s.name, string(r.api)).Set(r.share())
 		}
 	}
 }

@@ -167,9 +167,7 @@ func (s *Sender) SetAccounts(accounts []Account) error {
 // setStation is called with mu held.
 func (s *Sender) setStation(a Account) {
 	if st := s.stations[a.Name]; st != nil {
-		for _, r := range st.roads {
-			r.setLimit(a.Limits.of(r.api))
-		}
+		st.setLimits(a.Limits)
 		return
 	}
 	st := newStation(a, s.cfg.QuotaPause, s.log)
@@ -181,7 +179,7 @@ func (s *Sender) setStation(a Account) {
 
 // startStation is called with mu held, while Run runs.
 func (s *Sender) startStation(st *station) {
-	s.group.Go(run.Func("sender of "+st.account.Name, func(ctx context.Context) error { return s.consume(ctx, st) }))
+	s.group.Go(run.Func("sender of "+st.name, func(ctx context.Context) error { return s.consume(ctx, st) }))
 }
 
 // showEvery is how often the state of the roads is published as metrics.
@@ -237,7 +235,7 @@ func (s *Sender) all() []*station {
 	for _, st := range s.stations {
 		out = append(out, st)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].account.Name < out[j].account.Name })
+	sort.Slice(out, func(i, j int) bool { return out[i].name < out[j].name })
 	return out
 }
 

@@ -3,6 +3,7 @@ package sender
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,22 +17,53 @@ import (
 // station is one account at work: its roads, and a consumer group for each of
 // its lanes.
 type station struct {
-	account Account
-	roads   []*road
-	whole   brake
-	gone    context.Context // ends when the account is taken away
-	leave   context.CancelFunc
+	name  string
+	roads []*road
+	whole brake
+	gone  context.Context // ends when the account is taken away
+	leave context.CancelFunc
+
+	mu      sync.Mutex
+	workers map[string]int // by lane
+	grown   chan struct{}  // closed and replaced when a lane needs more of them
 }
 
 var lanes = []string{wire.LaneReplies, wire.LaneRealtime, wire.LaneBulk}
 
 func newStation(a Account, quota time.Duration, log *zap.Logger) *station {
-	st := &station{account: a}
+	st := &station{name: a.Name, workers: workersOf(a.Limits), grown: make(chan struct{})}
 	st.gone, st.leave = context.WithCancel(context.Background())
 	for _, api := range []wechat.API{wechat.APICustomSend, wechat.APITemplateSend, wechat.APIBizSend} {
 		st.roads = append(st.roads, newRoad(a.Name, api, a.Limits.of(api), &st.whole, quota, log))
 	}
 	return st
+}
+
+// setLimits changes the caps, of which rates and places hold from the next
+// message on. A lane whose workers are too few for them gets more: its
+// consumers finish what is in hand and join again.
+func (st *station) setLimits(l Limits) {
+	for _, r := range st.roads {
+		r.setLimit(l.of(r.api))
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	more := false
+	for lane, n := range workersOf(l) {
+		more = more || n > st.workers[lane]
+		st.workers[lane] = max(n, st.workers[lane])
+	}
+	if more {
+		close(st.grown)
+		st.grown = make(chan struct{})
+	}
+}
+
+// size gives the workers by lane, and what is closed when they no longer do.
+func (st *station) size() (workers map[string]int, grown <-chan struct{}) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return maps.Clone(st.workers), st.grown
 }
 
 func (st *station) road(api wechat.API) *road {
@@ -59,7 +91,7 @@ func (st *station) problems() []string {
 		if why == causeNone {
 			return
 		}
-		what := "account " + st.account.Name
+		what := "account " + st.name
 		if api != "" {
 			what += " api " + api
 		}
@@ -77,23 +109,51 @@ const (
 	drainTimeout = 8 * time.Second
 )
 
+func workersOf(l Limits) map[string]int {
+	enough := func(places int) int { return min(places+workersSpare, workersMost) }
+	pushes := enough(l.Template.Concurrency + l.Subscription.Concurrency)
+	return map[string]int{wire.LaneReplies: enough(l.Replies.Concurrency), wire.LaneRealtime: pushes, wire.LaneBulk: pushes}
+}
+
 // consume runs the account's groups until ctx ends or the account is gone.
 func (s *Sender) consume(ctx context.Context, st *station) error {
 	s.serving.Add(1)
 	defer s.serving.Add(-1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(st.gone, cancel)()
+	for {
+		workers, grown := st.size()
+		if err := s.consumeWith(ctx, st, workers, grown); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// consumeWith runs the groups with so many workers, until those are too few,
+// ctx ends or one of the groups fails.
+func (s *Sender) consumeWith(ctx context.Context, st *station, workers map[string]int, grown <-chan struct{}) error {
+	var groups []*kafka.Group
+	for _, lane := range lanes {
+		g, err := s.newGroup(st, lane, workers[lane])
+		if err != nil {
+			return err
+		}
+		groups = append(groups, g)
+	}
 	var wg sync.WaitGroup
 	var once sync.Once
 	var failed error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(st.gone, cancel)()
-	for _, lane := range lanes {
-		g, err := s.newGroup(st, lane)
-		if err != nil {
-			cancel()
-			wg.Wait()
-			return err
+	wg.Go(func() {
+		defer cancel()
+		select {
+		case <-grown:
+		case <-ctx.Done():
 		}
+	})
+	for _, g := range groups {
 		wg.Go(func() {
 			if err := g.Run(ctx); err != nil {
 				once.Do(func() { failed = err })
@@ -105,18 +165,15 @@ func (s *Sender) consume(ctx context.Context, st *station) error {
 	return failed
 }
 
-func (s *Sender) newGroup(st *station, lane string) (*kafka.Group, error) {
-	name := st.account.Name
-	topic := s.topics.Pushes(name, lane)
-	places := st.account.Limits.Template.Concurrency + st.account.Limits.Subscription.Concurrency
+func (s *Sender) newGroup(st *station, lane string, workers int) (*kafka.Group, error) {
+	topic := s.topics.Pushes(st.name, lane)
 	if lane == wire.LaneReplies {
-		topic = s.topics.Replies(name)
-		places = st.account.Limits.Replies.Concurrency
+		topic = s.topics.Replies(st.name)
 	}
 	return kafka.NewGroup(s.kafka, kafka.GroupOptions{
-		Group:        s.topics.Prefix + ".sender." + name + "." + lane,
+		Group:        s.topics.Prefix + ".sender." + st.name + "." + lane,
 		Topics:       []string{topic},
-		Workers:      min(places+workersSpare, workersMost),
+		Workers:      workers,
 		DrainTimeout: drainTimeout,
 		OnRevoke:     s.memory.forget,
 		Handler: func(ctx context.Context, r kafka.Record) error {
