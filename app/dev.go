@@ -119,7 +119,7 @@ func (w *devWorld) live(ctx context.Context, o DevOptions) error {
 		defer cancel()
 	}
 	g := run.NewGroup(ctx)
-	g.Go(run.Func("callbacks", func(ctx context.Context) error { return w.offerCallbacks(ctx, o.Rate) }))
+	g.Go(run.Func("callbacks", func(ctx context.Context) error { return w.offerCallbacks(ctx, o.Rate, o.Break) }))
 	g.Go(run.Func("pushes", func(ctx context.Context) error { return w.offerPushes(ctx, o.Pushes) }))
 	if !o.JSON {
 		w.announce(o)

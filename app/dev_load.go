@@ -12,17 +12,26 @@ import (
 	"tidegate/pkg/wechat/wechatsim"
 )
 
+// reorderUsers is how many followers act when two replies of one of them are
+// to be swapped: few, so that the victim acts again soon. A reply that waits
+// in vain for its successor would be a lost one, which is another fault.
+const reorderUsers = 20
+
 // offerCallbacks lets the followers talk, press menu buttons, scan and
 // follow. Some press twice in haste and some callbacks are delivered again,
 // as in the field. It offers in a closed loop: a follower acts again only
 // after the last act was acknowledged, so that "in order" has a meaning.
-func (w *devWorld) offerCallbacks(ctx context.Context, rate float64) error {
+func (w *devWorld) offerCallbacks(ctx context.Context, rate float64, fault string) error {
 	if rate == 0 {
 		<-ctx.Done()
 		return nil
 	}
+	users := 0 // all
+	if fault == breakReorder {
+		users = reorderUsers
+	}
 	_, err := w.sim.Load(ctx, wechatsim.LoadSpec{
-		Rate: rate, For: 1000 * time.Hour, Loop: wechatsim.LoopClosed,
+		Users: users, Rate: rate, For: 1000 * time.Hour, Loop: wechatsim.LoopClosed,
 		Mix:         wechatsim.Mix{Text: 7, Menu: 2, Scan: 1},
 		RepeatShare: 0.02, ParallelShare: 0.02, LoseAckShare: 0.02,
 		MenuKey: "BILL:",

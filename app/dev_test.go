@@ -17,6 +17,7 @@ type devSummary struct {
 	OK             bool    `json:"ok"`
 	Accepted       int64   `json:"accepted"`
 	Replied        int64   `json:"replied"`
+	RepliesRefused int64   `json:"replies_refused"`
 	Repeats        int64   `json:"repeats"`
 	Lost           int64   `json:"lost"`
 	Doubled        int64   `json:"doubled"`
@@ -61,7 +62,7 @@ func TestDevSeesEveryInjectedFault(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s, err := dev(t, app.DevOptions{For: 4 * time.Second, Rate: 100, Break: kind})
+			s, err := dev(t, app.DevOptions{For: 4 * time.Second, Rate: 20, Break: kind}) // the rate of a bare `dev`
 			require.ErrorIs(t, err, app.ErrReported)
 			require.Equal(t, int64(1), s.Broken, "the fault must have happened")
 			require.Equal(t, int64(1), count(s))
@@ -69,6 +70,14 @@ func TestDevSeesEveryInjectedFault(t *testing.T) {
 			require.False(t, s.OK)
 		})
 	}
+}
+
+// A run too short for its fault must not look like a judge that found nothing.
+func TestDevSaysThatTheFaultDidNotHappen(t *testing.T) {
+	s, err := dev(t, app.DevOptions{For: time.Second, Rate: 2, Break: "lose"})
+	require.ErrorIs(t, err, app.ErrReported)
+	require.Zero(t, s.Broken)
+	require.False(t, s.OK)
 }
 
 // What was accepted in one run is not forgotten in the next.
