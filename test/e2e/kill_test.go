@@ -17,6 +17,9 @@ import (
 	"tidegate/pkg/wechat/wechatsim"
 )
 
+// inFlightPerSender is the concurrency of replies in the configuration.
+const inFlightPerSender = 64
+
 // killsOf is how often each role is killed: five times, or as often as
 // TIDEGATE_TEST_KILLS says.
 func killsOf(t *testing.T) int {
@@ -65,6 +68,7 @@ func TestKills(t *testing.T) {
 	requirePushesRight(t, v)
 	flagged, users := w.flagged()
 	require.LessOrEqual(t, v.Replies.Doubled, flagged, "every doubled reply must be flagged in its row")
+	require.LessOrEqual(t, v.Replies.Doubled, int64(kills*inFlightPerSender), "G8: not more than what was in flight at the kills of senders")
 	for _, a := range v.Anomalies {
 		require.Equal(t, "doubled", a.Kind)
 		require.Contains(t, users, a.OpenID, "a doubled reply whose user has no flagged row: %+v", a)
