@@ -2,14 +2,11 @@ package sender_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"tidegate/pkg/kafka/kafkamem"
 	"tidegate/pkg/redis/redismem"
 	"tidegate/pkg/sqldb"
+	"tidegate/pkg/sqldb/sqldbtest"
 	"tidegate/pkg/wechat/wechatsim"
 	"tidegate/pkg/wire"
 )
@@ -96,29 +94,12 @@ func newWorld(t *testing.T, change ...func(*wechatsim.Config)) *world {
 	return w
 }
 
-// database is PostgreSQL in a schema of its own where the environment names
-// one, and SQLite otherwise.
+// database is PostgreSQL where the environment names one, and SQLite otherwise.
 func database(t *testing.T) sqldb.Config {
-	t.Helper()
-	dsn := os.Getenv("TIDEGATE_TEST_POSTGRES")
-	if dsn == "" {
-		return sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "sender.db")}
+	if os.Getenv(sqldbtest.PostgresVar) != "" {
+		return sqldbtest.PostgresConfig(t)
 	}
-	admin, err := sqldb.Open(t.Context(), sqldb.Config{Driver: sqldb.Postgres, DSN: dsn})
-	require.NoError(t, err)
-	schema := fmt.Sprintf("sender_%d", time.Now().UnixNano())
-	_, err = admin.Exec(t.Context(), "CREATE SCHEMA "+schema)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := admin.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-		require.NoError(t, errors.Join(err, admin.Close()))
-	})
-	u, err := url.Parse(dsn)
-	require.NoError(t, err)
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return sqldb.Config{Driver: sqldb.Postgres, DSN: u.String()}
+	return sqldbtest.SQLiteConfig(t)
 }
 
 func (w *world) hook(e wechatsim.Entry) {

@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -85,45 +81,6 @@ type desk struct {
 var noon = time.Date(2026, 11, 30, 4, 0, 0, 0, time.UTC)
 
 const openid = "oZx81wQk2Lr7nVb0TtYpSdUeGhA4"
-
-func sqlite(t *testing.T) *sqldb.DB {
-	t.Helper()
-	return openDB(t, sqldb.Config{Driver: sqldb.SQLite, DSN: filepath.Join(t.TempDir(), "intake.db")})
-}
-
-func openDB(t *testing.T, c sqldb.Config) *sqldb.DB {
-	t.Helper()
-	db, err := sqldb.Open(t.Context(), c)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	return db
-}
-
-// engines runs a test on SQLite, and on PostgreSQL where the environment
-// names one.
-func engines(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, sqlite(t)) })
-	dsn := os.Getenv("TIDEGATE_TEST_POSTGRES")
-	if dsn == "" {
-		return
-	}
-	t.Run("postgres", func(t *testing.T) {
-		schema := fmt.Sprintf("intake_%d", time.Now().UnixNano())
-		admin := openDB(t, sqldb.Config{Driver: sqldb.Postgres, DSN: dsn})
-		_, err := admin.Exec(t.Context(), "CREATE SCHEMA "+schema)
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			_, err := admin.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-			require.NoError(t, err)
-		})
-		u, err := url.Parse(dsn)
-		require.NoError(t, err)
-		v := u.Query()
-		v.Set("search_path", schema)
-		u.RawQuery = v.Encode()
-		test(t, openDB(t, sqldb.Config{Driver: sqldb.Postgres, DSN: u.String()}))
-	})
-}
 
 func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
 	t.Helper()

@@ -13,12 +13,13 @@ import (
 	"tidegate/pkg/fault"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/sqldb"
+	"tidegate/pkg/sqldb/sqldbtest"
 	"tidegate/pkg/wire"
 	"tidegate/sender/intake"
 )
 
 func TestAcceptedPushIsInTheQueue(t *testing.T) {
-	d := open(t, sqlite(t))
+	d := open(t, sqldbtest.OpenSQLite(t))
 	trace := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	a := d.post(body(t, map[string]any{
 		"url": "https://example.com/bill?a=1&b=2", "mini_app_id": "wx0123456789abcdef", "mini_path": "pages/bill?id=1",
@@ -42,7 +43,7 @@ func TestAcceptedPushIsInTheQueue(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	d := open(t, sqlite(t))
+	d := open(t, sqldbtest.OpenSQLite(t))
 	a := d.post(body(t, map[string]any{"kind": nil, "lane": nil}))
 	require.Equal(t, http.StatusAccepted, a.Status, a.Detail)
 	p := d.queue.all()[0]
@@ -51,7 +52,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestSameKeySameAnswerOnEveryNode(t *testing.T) {
-	engines(t, func(t *testing.T, db *sqldb.DB) {
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		a, b := open(t, db), open(t, db)
 		first := a.post(body(t, nil), "Idempotency-Key", "order-1")
 		require.Equal(t, http.StatusAccepted, first.Status, first.Detail)
@@ -84,7 +85,7 @@ func TestSameKeySameAnswerOnEveryNode(t *testing.T) {
 }
 
 func TestManyAtOnceWithOneKeyGetOneID(t *testing.T) {
-	engines(t, func(t *testing.T, db *sqldb.DB) {
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		nodes := []*desk{open(t, db), open(t, db)}
 		var mu sync.Mutex
 		ids := map[string]int{}
@@ -109,7 +110,7 @@ func TestManyAtOnceWithOneKeyGetOneID(t *testing.T) {
 
 // Never a 202 that is not durable, and a repeat after any failure is safe.
 func TestQueueAwayIsNotAccepted(t *testing.T) {
-	d := open(t, sqlite(t))
+	d := open(t, sqldbtest.OpenSQLite(t))
 	d.queue.set(fault.New(fault.Unavailable, "publish", "no broker"), nil)
 	for _, headers := range [][]string{nil, {"Idempotency-Key", "k1"}} {
 		a := d.post(body(t, nil), headers...)
@@ -126,7 +127,7 @@ func TestQueueAwayIsNotAccepted(t *testing.T) {
 }
 
 func TestUnconfirmedPublishIsRepeatedWithTheSameLetter(t *testing.T) {
-	d := open(t, sqlite(t))
+	d := open(t, sqldbtest.OpenSQLite(t))
 	d.queue.set(nil, fault.New(fault.Ambiguous, "publish", "no answer in time"))
 	a := d.post(body(t, nil), "Idempotency-Key", "k1")
 	require.Equal(t, http.StatusServiceUnavailable, a.Status)
@@ -143,7 +144,7 @@ func TestUnconfirmedPublishIsRepeatedWithTheSameLetter(t *testing.T) {
 }
 
 func TestUnclassifiedFailureTellsNothing(t *testing.T) {
-	d := open(t, sqlite(t))
+	d := open(t, sqldbtest.OpenSQLite(t))
 	d.queue.set(errors.New("secret inside: tcp 10.0.0.1"), nil)
 	a := d.post(body(t, nil))
 	require.Equal(t, http.StatusServiceUnavailable, a.Status)
@@ -162,7 +163,7 @@ func TestDatabaseAway(t *testing.T) {
 }
 
 func TestTooManyAtOnce(t *testing.T) {
-	d := open(t, sqlite(t), func(c *intake.Config) { c.MaxInFlight = 1 })
+	d := open(t, sqldbtest.OpenSQLite(t), func(c *intake.Config) { c.MaxInFlight = 1 })
 	d.queue.entered, d.queue.hold = make(chan struct{}), make(chan struct{})
 	first := make(chan answer, 1)
 	go func() { first <- d.post(body(t, nil)) }()

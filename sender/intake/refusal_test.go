@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tidegate/pkg/sqldb/sqldbtest"
 	"tidegate/sender/intake"
 )
 
@@ -69,7 +70,7 @@ func TestEveryRefusalNamesItsField(t *testing.T) {
 		{"unknown field", map[string]any{"opnid": "x"}, "opnid", "unknown field"},
 		{"field in capitals", map[string]any{"OpenID": "x"}, "OpenID", "openid"},
 	}
-	d := open(t, sqlite(t))
+	d := open(t, sqldbtest.OpenSQLite(t))
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			a := d.post(body(t, c.change))
@@ -84,7 +85,7 @@ func TestEveryRefusalNamesItsField(t *testing.T) {
 }
 
 func TestBrokenBodies(t *testing.T) {
-	d := open(t, sqlite(t))
+	d := open(t, sqldbtest.OpenSQLite(t))
 	good := body(t, nil)
 	for name, b := range map[string]string{
 		"empty": "", "no JSON": "hello", "cut": good[:len(good)-4], "array": "[" + good + "]", "two": good + good, "tail": good + "x",
@@ -101,7 +102,7 @@ func TestBrokenBodies(t *testing.T) {
 }
 
 func TestRefusalsBeforeTheBody(t *testing.T) {
-	d := open(t, sqlite(t), func(c *intake.Config) { c.MaxBody = 2048 })
+	d := open(t, sqldbtest.OpenSQLite(t), func(c *intake.Config) { c.MaxBody = 2048 })
 	a := d.post(body(t, nil), "Authorization", "Bearer wrong")
 	require.Equal(t, http.StatusUnauthorized, a.Status)
 	require.NotEmpty(t, a.Header.Get("WWW-Authenticate"))

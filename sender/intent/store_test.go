@@ -3,7 +3,6 @@ package intent_test
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,38 +14,25 @@ import (
 
 	"tidegate/pkg/fault"
 	"tidegate/pkg/sqldb"
+	"tidegate/pkg/sqldb/sqldbtest"
 	"tidegate/sender/intent"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// engines runs a test on SQLite, and on PostgreSQL in a schema of its own
-// where the environment names one.
+// engines runs a test on SQLite, and on PostgreSQL where the environment names
+// one; each open is one more process on the same database.
 func engines(t *testing.T, test func(t *testing.T, open func(t *testing.T) *sqldb.DB)) {
-	t.Run("sqlite", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "intent.db")
-		test(t, func(t *testing.T) *sqldb.DB { return open(t, sqldb.Config{Driver: sqldb.SQLite, DSN: path}) })
-	})
-	dsn := os.Getenv("TIDEGATE_TEST_POSTGRES")
-	if dsn == "" {
-		return
+	over := func(config func(testing.TB) sqldb.Config) func(*testing.T) {
+		return func(t *testing.T) {
+			c := config(t)
+			test(t, func(t *testing.T) *sqldb.DB { return open(t, c) })
+		}
 	}
-	t.Run("postgres", func(t *testing.T) {
-		schema := fmt.Sprintf("intent_%d", time.Now().UnixNano())
-		admin := open(t, sqldb.Config{Driver: sqldb.Postgres, DSN: dsn})
-		_, err := admin.Exec(t.Context(), "CREATE SCHEMA "+schema)
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			_, err := admin.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-			require.NoError(t, err)
-		})
-		u, err := url.Parse(dsn)
-		require.NoError(t, err)
-		q := u.Query()
-		q.Set("search_path", schema)
-		u.RawQuery = q.Encode()
-		test(t, func(t *testing.T) *sqldb.DB { return open(t, sqldb.Config{Driver: sqldb.Postgres, DSN: u.String()}) })
-	})
+	t.Run(sqldb.SQLite, over(sqldbtest.SQLiteConfig))
+	if os.Getenv(sqldbtest.PostgresVar) != "" {
+		t.Run(sqldb.Postgres, over(sqldbtest.PostgresConfig))
+	}
 }
 
 func open(t *testing.T, c sqldb.Config) *sqldb.DB {
