@@ -93,7 +93,7 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger) (*H
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: &http.Server{
-		Handler:           h,
+		Handler:           lastWhenChunked(h),
 		ReadHeaderTimeout: c.ReadHeaderTimeout,
 		ReadTimeout:       c.ReadTimeout,
 		WriteTimeout:      c.WriteTimeout,
@@ -102,6 +102,19 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger) (*H
 		Protocols:         protocols,
 		ErrorLog:          log.New(zapWriter{l.Named(name)}, "", 0),
 	}}, nil
+}
+
+// lastWhenChunked closes the connection behind a chunked request. net/http
+// takes a request that has both a length and chunks and forgets the length; a
+// proxy in front that went by the length would have us read the rest as the
+// next client's request (S32).
+func lastWhenChunked(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func withDefaults(c HTTPConfig) HTTPConfig {
@@ -158,7 +171,14 @@ func (s *HTTPServer) Close() error { return s.srv.Close() }
 
 type zapWriter struct{ l *zap.Logger }
 
+// Write logs what net/http has to say: noise of clients, and the panic of a
+// handler, whose value is left out because it may quote the request.
 func (z zapWriter) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte("http: panic serving")) {
+		_, stack, _ := bytes.Cut(p, []byte("\ngoroutine "))
+		z.l.Error("request handler panicked; its connection was closed", zap.ByteString("stack", bytes.TrimSpace(stack)))
+		return len(p), nil
+	}
 	z.l.Debug("http server", zap.ByteString("line", bytes.TrimSpace(p)))
 	return len(p), nil
 }

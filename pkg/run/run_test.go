@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"tidegate/pkg/run"
 )
@@ -72,8 +74,13 @@ func TestEveryCallsAtOnceAndThenEach(t *testing.T) {
 
 func serve(t *testing.T, c run.HTTPConfig, h http.HandlerFunc) (addr string, stop func() error) {
 	t.Helper()
+	return serveLogged(t, c, h, zap.NewNop())
+}
+
+func serveLogged(t *testing.T, c run.HTTPConfig, h http.HandlerFunc, l *zap.Logger) (addr string, stop func() error) {
+	t.Helper()
 	c.Addr = "127.0.0.1:0"
-	s, err := run.NewHTTPServer("door", c, h, zap.NewNop())
+	s, err := run.NewHTTPServer("door", c, h, l)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -118,6 +125,43 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	require.Contains(t, string(b), "431")
 	_ = c.Close()
 	require.NoError(t, stop())
+}
+
+// A request that says both how long it is and that it comes in chunks must not
+// be followed by another one on its connection.
+func TestNothingIsSmuggledBehindChunks(t *testing.T) {
+	var served atomic.Int32
+	addr, stop := serve(t, run.HTTPConfig{}, func(_ http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 39\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+		"GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	b, _ := io.ReadAll(c)
+	require.Equal(t, 1, strings.Count(string(b), "HTTP/1.1 "), string(b))
+	require.Equal(t, int32(1), served.Load())
+	_ = c.Close()
+	require.NoError(t, stop())
+}
+
+// A panic is a defect of ours: it is seen at the usual level, without what a
+// client sent.
+func TestPanicOfAHandlerIsLogged(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	addr, stop := serveLogged(t, run.HTTPConfig{}, func(_ http.ResponseWriter, r *http.Request) {
+		panic("canary " + r.URL.Path)
+	}, zap.New(core))
+	_, err := http.Get("http://" + addr + "/oOpenidOfSomebody") //nolint:bodyclose // there is no answer
+	require.Error(t, err)
+	require.NoError(t, stop())
+	require.Equal(t, 1, logs.FilterLevelExact(zap.ErrorLevel).Len())
+	e := logs.All()[0]
+	require.NotContains(t, e.Message+e.ContextMap()["stack"].(string), "canary")
+	require.NotContains(t, e.ContextMap()["stack"], "oOpenid")
+	require.Contains(t, e.ContextMap()["stack"], "run_test.go")
 }
 
 func TestConnectionsBeyondTheLimitWait(t *testing.T) {
