@@ -73,7 +73,8 @@ func (p *part) register(ops *telemetry.Ops) {
 	}
 }
 
-// buildPart makes a role's room over the engines.
+// buildPart makes a role's room over the engines. Every part opens the producer
+// after Redis and SQL, so that a stop flushes it before they close.
 func buildPart(ctx context.Context, role Role, e *engines, o partOptions) (*part, error) {
 	switch role {
 	case RoleProxy:
@@ -89,11 +90,11 @@ func buildPart(ctx context.Context, role Role, e *engines, o partOptions) (*part
 }
 
 func buildProxy(e *engines, o partOptions) (*part, error) {
-	producer, err := e.Producer()
+	r, err := e.Redis()
 	if err != nil {
 		return nil, err
 	}
-	r, err := e.Redis()
+	producer, err := e.Producer()
 	if err != nil {
 		return nil, err
 	}
@@ -164,15 +165,15 @@ func buildRobot(e *engines, o partOptions) (*part, error) {
 }
 
 func buildSender(ctx context.Context, e *engines) (*part, error) {
-	producer, err := e.Producer()
-	if err != nil {
-		return nil, err
-	}
 	r, err := e.Redis()
 	if err != nil {
 		return nil, err
 	}
 	db, err := e.DB(ctx)
+	if err != nil {
+		return nil, err
+	}
+	producer, err := e.Producer()
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +212,11 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 }
 
 func buildReceipts(ctx context.Context, e *engines) (*part, error) {
-	producer, err := e.Producer()
+	db, err := e.DB(ctx)
 	if err != nil {
 		return nil, err
 	}
-	db, err := e.DB(ctx)
+	producer, err := e.Producer()
 	if err != nil {
 		return nil, err
 	}
