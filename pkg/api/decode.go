@@ -83,6 +83,8 @@ func fromJSON(err error) error {
 	var te *json.UnmarshalTypeError
 	var se *json.SyntaxError
 	switch {
+	case errors.As(err, &te) && te.Field == "":
+		return fault.New(fault.Invalid, decodeOp, "the body is a JSON %s: send %s", te.Value, kindName(te.Type))
 	case errors.As(err, &te):
 		return fault.New(fault.Invalid, decodeOp, "field %s: a JSON %s does not fit here, %s is expected", te.Field, te.Value, kindName(te.Type)).WithField(te.Field)
 	case errors.As(err, &se):

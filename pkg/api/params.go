@@ -20,8 +20,9 @@ const (
 type Params struct{ values url.Values }
 
 // ParseParams reads the query of a request and refuses, by name, what is not
-// in names, comes twice, is too long or holds control characters. A misspelt
-// filter must not silently select everything.
+// in names, comes twice, is empty, too long or holds control characters. A
+// misspelt filter, or one from a variable that was not set, must not silently
+// select everything.
 func ParseParams(r *http.Request, names ...string) (Params, error) {
 	const op = "read query"
 	if len(r.URL.RawQuery) > maxQuery {
@@ -34,9 +35,11 @@ func ParseParams(r *http.Request, names ...string) (Params, error) {
 	for name, vs := range values {
 		switch {
 		case !slices.Contains(names, name):
-			return Params{}, fault.New(fault.Invalid, op, "unknown parameter %q: use some of %s", cut(name, 64), strings.Join(names, ", ")).WithField(cut(name, 64))
+			return Params{}, unknownParam(name, names)
 		case len(vs) > 1:
 			return Params{}, fault.New(fault.Invalid, op, "parameter %s comes %d times: give it once", name, len(vs)).WithField(name)
+		case vs[0] == "":
+			return Params{}, fault.New(fault.Invalid, op, "parameter %s is empty: give a value or leave it out", name).WithField(name)
 		case len(vs[0]) > maxParam:
 			return Params{}, fault.New(fault.Invalid, op, "parameter %s has %d bytes: use at most %d", name, len(vs[0]), maxParam).WithField(name)
 		case !printable(vs[0]):
@@ -49,8 +52,14 @@ func ParseParams(r *http.Request, names ...string) (Params, error) {
 // Get is a parameter's value, or "".
 func (p Params) Get(name string) string { return p.values.Get(name) }
 
-// Has reports whether the parameter was given, even if empty.
-func (p Params) Has(name string) bool { return p.values.Has(name) }
+func unknownParam(name string, names []string) error {
+	name = cut(name, 64)
+	known := "none is taken here"
+	if len(names) > 0 {
+		known = "use some of " + strings.Join(names, ", ")
+	}
+	return fault.New(fault.Invalid, "read query", "unknown parameter %q: %s", name, known).WithField(name)
+}
 
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)

@@ -59,13 +59,15 @@ func TestParamsAreStrict(t *testing.T) {
 		r.URL.RawQuery = q
 		return api.ParseParams(r, "state", "limit")
 	}
-	p, err := parse("state=dead&limit=")
+	p, err := parse("state=dead")
 	require.NoError(t, err)
 	require.Equal(t, "dead", p.Get("state"))
-	require.True(t, p.Has("limit"))
+	require.Empty(t, p.Get("limit"))
 	for q, text := range map[string]string{
 		"stat=dead":          "unknown parameter",
 		"state=a&state=b":    "comes 2 times",
+		"state=dead&limit=":  "limit is empty",
+		"state":              "state is empty",
 		"state=%00":          "control characters",
 		"state=%ff":          "control characters",
 		"state=%zz":          "not well-formed",

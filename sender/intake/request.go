@@ -69,8 +69,12 @@ func (in *Intake) read(w http.ResponseWriter, r *http.Request) (*Request, error)
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Header.Values("Idempotency-Key")) > 1 {
+	switch keys := r.Header.Values("Idempotency-Key"); {
+	case len(keys) > 1:
 		return nil, invalid("idempotency_key", "the header Idempotency-Key comes twice")
+	case len(keys) == 1 && keys[0] == "":
+		// A caller that believes in its key would send again, and twice.
+		return nil, invalid("idempotency_key", "the header Idempotency-Key is empty: use 1 to %d printable ASCII characters or leave it out", maxKey)
 	}
 	if err := req.key(r.Header.Get("Idempotency-Key")); err != nil {
 		return nil, err
