@@ -21,9 +21,9 @@ const (
 	resendIDs      = 200
 	confirmPurpose = "confirmation of a re-send"
 	resendOp       = "re-send messages"
-	// resendLease outlives one request by far and is short enough that a
-	// re-send whose node died can be taken up by hand.
-	resendLease = 2 * time.Minute
+	// resendMargin is how much longer than one request a claim lives: no request
+	// outlives its claim, and a re-send whose node died can soon be taken up.
+	resendMargin = time.Minute
 )
 
 // resendRequest is the body of POST /v1/messages:resend: a selection to be
@@ -159,7 +159,8 @@ func (r *Room) execute(w http.ResponseWriter, req *http.Request, app api.App, te
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), r.cfg.Resend.Timeout)
 	defer cancel()
-	claim, err := r.store.BeginResend(ctx, store.Resend{Request: c.Request, App: app.Name, KeyID: app.KeyID, Filter: c.Filter, Counted: c.Counted}, resendLease)
+	claim, err := r.store.BeginResend(ctx, store.Resend{Request: c.Request, App: app.Name, KeyID: app.KeyID, Filter: c.Filter, Counted: c.Counted},
+		r.cfg.Resend.Timeout+resendMargin)
 	if err != nil {
 		return err
 	}

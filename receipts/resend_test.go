@@ -151,6 +151,7 @@ func TestTwoCountsOfOneSelectionSendOnce(t *testing.T) {
 		w.gate.shut(func([]kafka.Record) error {
 			if meanwhile == 0 {
 				meanwhile = -1
+				w.clock.step(w.cfg.Resend.Timeout) // as slow as it may be
 				meanwhile, _, _ = w.fetch("card", http.MethodPost, resendPath, map[string]any{"confirm": second})
 			}
 			return nil
@@ -165,7 +166,7 @@ func TestTwoCountsOfOneSelectionSendOnce(t *testing.T) {
 		require.Equal(w, "0", fmt.Sprint(got["sent"]))
 		w.settled(20, wire.Queued)
 		w.read(w.topics.Pushes("bank", wire.LaneRealtime), 40)
-	})
+	}, func(c *receipts.Config) { c.Resend.Timeout = 5 * time.Minute })
 }
 
 // The queue refuses in the middle: the answer says so, and the same
