@@ -69,7 +69,7 @@ type devCmd struct {
 	Pushes float64       `help:"Pushes per second from a simulated business system; the default is a tenth of --rate." default:"-1"`
 	JSON   bool          `help:"Print the summary as one JSON object on standard output and nothing else."`
 	Data   string        `help:"Directory that keeps the state between runs; without it everything is forgotten at the end." type:"path"`
-	Break  string        `help:"Inject exactly one fault behind the door, to see that the summary catches it: ${enum}." enum:",lose,double,reorder" default:""`
+	Break  string        `help:"Inject exactly one fault behind the door, to see that the summary catches it: lose, double or reorder." enum:",lose,double,reorder" default:""`
 	Rules  string        `help:"Rules file to use instead of the built-in ones." type:"path"`
 	Port   int           `help:"First of four ports on 127.0.0.1 (door, API, operations, simulator); 0 takes free ones." default:"8080"`
 }
@@ -103,7 +103,7 @@ func (c topicsCmd) Run(ctx context.Context) error {
 
 type doctorCmd struct {
 	roleCmd
-	Role string `help:"Check what this role needs: ${enum}; empty checks everything that is configured." enum:",proxy,robot,sender,receipts" default:""`
+	Role string `help:"Check what this role needs (proxy, robot, sender or receipts); empty checks everything that is configured." enum:",proxy,robot,sender,receipts" default:""`
 }
 
 func (c doctorCmd) Run(ctx context.Context) error {

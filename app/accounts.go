@@ -1,6 +1,8 @@
 package app
 
 import (
+	"time"
+
 	"tidegate/proxy"
 	"tidegate/robot"
 	"tidegate/sender"
@@ -9,9 +11,16 @@ import (
 // Each room gets its own view of the accounts: the robot never sees a secret,
 // the proxy none of the AppSecret.
 
+// defaultFreshness is how far a callback's timestamp may be from our clock
+// where an account says nothing (S5): WeChat's own repeats carry fresh ones.
+const defaultFreshness = 5 * time.Minute
+
 func (c Config) proxyAccounts() []proxy.Account {
 	out := make([]proxy.Account, len(c.Accounts))
 	for i, a := range c.Accounts {
+		if a.Freshness == 0 {
+			a.Freshness = defaultFreshness
+		}
 		out[i] = proxy.Account{Name: a.Name, GhID: a.GhID, Credentials: a.Credentials}
 	}
 	return out

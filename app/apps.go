@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,13 +22,13 @@ type NewKey struct {
 
 // withBook opens the list of keys for one command. Only the database's part
 // of the configuration has to be right.
-func withBook(ctx context.Context, src Source, do func(*api.Book) error) error {
+func withBook(ctx context.Context, src Source, do func(*api.Book, Config) error) error {
 	c, err := LoadConfig(src.File, src.Set)
 	if err != nil {
 		return usage(err)
 	}
 	if err := c.Database.Validate(); err != nil {
-		return usage(at("database", err))
+		return usage(fmt.Errorf("%w (the keys lie in the database of the configuration: give --config)", at("database", err)))
 	}
 	log, err := telemetry.NewLogger(c.Log)
 	if err != nil {
@@ -42,15 +43,20 @@ func withBook(ctx context.Context, src Source, do func(*api.Book) error) error {
 	if err := api.Migrate(ctx, db); err != nil {
 		return err
 	}
-	return do(api.NewBook(db, nil))
+	return do(api.NewBook(db, nil), c)
 }
 
 // AppsAdd makes a key and prints it, this once.
 func AppsAdd(ctx context.Context, src Source, k NewKey, out io.Writer) error {
-	return withBook(ctx, src, func(b *api.Book) error {
+	return withBook(ctx, src, func(b *api.Book, c Config) error {
 		a, key, err := b.Add(ctx, k.Name, k.Scopes, k.Accounts)
 		if err != nil {
 			return err
+		}
+		for _, name := range k.Accounts {
+			if name != api.AllAccounts && !slices.Contains(c.names(), name) {
+				fmt.Fprintf(out, "note: the configuration has no account %s yet\n", name)
+			}
 		}
 		fmt.Fprintf(out, "key of %s (%s), shown once – keep it as a secret:\n%s\n", a.Name, a.KeyID, key)
 		return nil
@@ -59,7 +65,7 @@ func AppsAdd(ctx context.Context, src Source, k NewKey, out io.Writer) error {
 
 // AppsList prints every key without its secret.
 func AppsList(ctx context.Context, src Source, out io.Writer) error {
-	return withBook(ctx, src, func(b *api.Book) error {
+	return withBook(ctx, src, func(b *api.Book, _ Config) error {
 		apps, err := b.List(ctx)
 		if err != nil {
 			return err
@@ -82,7 +88,7 @@ func AppsList(ctx context.Context, src Source, out io.Writer) error {
 
 // AppsRevoke ends a key, or all keys of an app.
 func AppsRevoke(ctx context.Context, src Source, key string, out io.Writer) error {
-	return withBook(ctx, src, func(b *api.Book) error {
+	return withBook(ctx, src, func(b *api.Book, _ Config) error {
 		n, err := b.Revoke(ctx, key)
 		if err != nil {
 			return err

@@ -102,7 +102,13 @@ func dataDir(asked string) (dir string, cleanup func(), err error) {
 func devLogger(dir string) (*zap.Logger, error) {
 	z := zap.NewProductionConfig()
 	z.DisableStacktrace = true
-	z.OutputPaths = []string{filepath.Join(dir, "tidegate.log")}
+	path := filepath.Join(dir, "tidegate.log")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // zap would make it readable for all
+	if err != nil {
+		return nil, fmt.Errorf("log file: %w", err)
+	}
+	_ = f.Close()
+	z.OutputPaths = []string{path}
 	z.ErrorOutputPaths = z.OutputPaths
 	l, err := z.Build()
 	if err != nil {
@@ -146,9 +152,20 @@ func (w *devWorld) finish(o DevOptions) (summary, error) {
 		ctx, cancel = context.WithTimeout(ctx, 8*time.Second)
 		defer cancel()
 	}
+	shown := make(chan error, 1)
+	showing, stopShowing := context.WithCancel(ctx)
+	go func() {
+		if o.JSON {
+			shown <- nil
+			return
+		}
+		shown <- w.showStatus(showing, o.Err)
+	}()
 	idle := w.sim.Idle(ctx)
 	if err := w.waitForReceipts(ctx); err != nil && idle == nil {
 		w.log.Warn("receipts are not all joined", zap.Error(err))
 	}
+	stopShowing()
+	<-shown
 	return w.summarize(context.WithoutCancel(ctx), o)
 }

@@ -126,8 +126,8 @@ func devPush(openid, mark string) client.Push {
 
 // devPushJSON is what the curl line posts.
 func devPushJSON(openid string) string {
-	p := devPush(openid, "")
-	p.Reference = "by-hand"
+	p := devPush(openid, "by hand")
+	p.Reference, p.IdempotencyKey = "by-hand", ""
 	b, err := json.Marshal(p)
 	if err != nil {
 		return "{}"

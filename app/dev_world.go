@@ -34,6 +34,9 @@ var devRules []byte
 // devAccount is the account's name in `tidegate dev`.
 const devAccount = "demo"
 
+// devFreshness lets the simulator's clock be moved by hours and days.
+const devFreshness = 10 * 365 * 24 * time.Hour
+
 // devFollowers is how many followers the simulated account has.
 const devFollowers = 200
 
@@ -86,7 +89,7 @@ func devConfig(o DevOptions, dir string, s wechatsim.Account) Config {
 	c.Rules = o.Rules
 	c.Accounts = []AccountConfig{{
 		Name: devAccount, GhID: s.GhID, Secret: s.Secret,
-		Credentials: wechat.Credentials{AppID: s.AppID, Token: s.Token, EncodingAESKey: s.EncodingAESKey, Mode: wechat.ModeSafe},
+		Credentials: wechat.Credentials{AppID: s.AppID, Token: s.Token, EncodingAESKey: s.EncodingAESKey, Mode: wechat.ModeSafe, Freshness: devFreshness},
 		Robot:       robot.Limits{Rate: 1000, Burst: 50, Concurrency: 64},
 		Sender: sender.Limits{
 			Replies:      ratelimit.Limit{Rate: 1000, Burst: 50, Concurrency: 64},

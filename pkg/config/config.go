@@ -123,15 +123,15 @@ func refuseBareNumberDurations(from, to reflect.Type, v any) (any, error) {
 }
 
 // explain adds to an error of the decoder what a person needs: the file, and
-// for unknown keys the names that are known.
+// for unknown keys the names that were probably meant.
 func (s Source) explain(err error, dst any) error {
 	where := "configuration"
 	if s.File != "" {
 		where = "configuration " + s.File
 	}
 	text := strings.ReplaceAll(err.Error(), "decoding failed due to the following error(s):\n\n", "")
-	if strings.Contains(text, "invalid keys") {
-		return fmt.Errorf("%s: unknown key: %s\nknown keys are:\n  %s", where, text, strings.Join(Keys(dst), "\n  "))
+	if lines := unknownKeys(text, dst); len(lines) > 0 {
+		return fmt.Errorf("%s: %s", where, strings.Join(lines, "\n"))
 	}
 	return fmt.Errorf("%s: %s", where, text)
 }

@@ -63,14 +63,20 @@ func TestListsComeFromTheEnvironment(t *testing.T) {
 	require.Equal(t, []string{"h1:1", "h2:2", "h3:3"}, c.Redis.Addrs)
 }
 
-func TestUnknownKeysAreRefusedWithTheKnownOnes(t *testing.T) {
-	_, err := load(t, "redis: {adrs: [x:1]}\n")
-	require.ErrorContains(t, err, "unknown key")
-	require.ErrorContains(t, err, "adrs")
-	require.ErrorContains(t, err, "redis.addrs")
-	require.ErrorContains(t, err, "accounts[].token")
-	_, err = load(t, "", "TIDEGATE_REDDIS__ADDRS=x")
-	require.ErrorContains(t, err, "reddis")
+func TestUnknownKeysAreRefusedWithWhatWasMeant(t *testing.T) {
+	for text, want := range map[string]string{
+		"redis: {adrs: [x:1]}\n":              "unknown key redis.adrs; did you mean redis.addrs?",
+		"redis: {hosts: [x:1]}\n":             "unknown key redis.hosts; known here: redis.addrs, redis.password, redis.timeout",
+		"accounts: [{name: a, tokn: x}]\n":    "unknown key accounts[0].tokn; did you mean accounts[].token?",
+		"cache: {size: 1}\n":                  "unknown key cache; known sections: accounts, headers, prefix, rate, redis",
+		"redis: {adrs: [x:1]}\ncache: true\n": "unknown key cache",
+	} {
+		_, err := load(t, text)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "config_test")
+	}
+	_, err := load(t, "", "TIDEGATE_REDIS__ADRS=x")
+	require.ErrorContains(t, err, "did you mean redis.addrs?")
 }
 
 func TestBareNumbersAreNoDurations(t *testing.T) {

@@ -88,7 +88,7 @@ type MarkFail struct {
 
 // Receipts says when the result events of template and subscription sends come.
 type Receipts struct {
-	Off   bool          `koanf:"off"`
+	Off   bool          `koanf:"disabled"`
 	Delay time.Duration `koanf:"delay"`
 }
 
