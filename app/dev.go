@@ -152,20 +152,15 @@ func (w *devWorld) finish(o DevOptions) (summary, error) {
 		ctx, cancel = context.WithTimeout(ctx, 8*time.Second)
 		defer cancel()
 	}
-	shown := make(chan error, 1)
-	showing, stopShowing := context.WithCancel(ctx)
-	go func() {
-		if o.JSON {
-			shown <- nil
-			return
-		}
-		shown <- w.showStatus(showing, o.Err)
-	}()
+	g := run.NewGroup(ctx)
+	if !o.JSON {
+		g.Go(run.Func("status", func(ctx context.Context) error { return w.showStatus(ctx, o.Err) }))
+	}
 	idle := w.sim.Idle(ctx)
 	if err := w.waitForReceipts(ctx); err != nil && idle == nil {
 		w.log.Warn("receipts are not all joined", zap.Error(err))
 	}
-	stopShowing()
-	<-shown
-	return w.summarize(context.WithoutCancel(ctx), o)
+	g.Stop()
+	sum, err := w.summarize(context.WithoutCancel(ctx), o)
+	return sum, errors.Join(err, g.Wait())
 }
