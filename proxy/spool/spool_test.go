@@ -1,0 +1,425 @@
+package spool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"tidegate/pkg/fault"
+)
+
+func openAt(t *testing.T, o Options) *Spool {
+	t.Helper()
+	s, err := Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func rec(k, v string) Record {
+	return Record{Topic: "t", Key: []byte(k), Value: []byte(v), Headers: []Header{{Key: "id", Value: []byte(v)}, {Key: "empty", Value: []byte{}}}}
+}
+
+func appendAll(t *testing.T, s *Spool, rs ...Record) {
+	t.Helper()
+	for _, r := range rs {
+		require.NoError(t, s.Append(t.Context(), r))
+	}
+}
+
+// sink is a queue that keeps what it takes.
+type sink struct {
+	mu   sync.Mutex
+	got  []Record
+	fail func(Record) error
+}
+
+func (k *sink) publish(_ context.Context, r Record) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fail != nil {
+		if err := k.fail(r); err != nil {
+			return err
+		}
+	}
+	k.got = append(k.got, r)
+	return nil
+}
+
+func (k *sink) values() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var vs []string
+	for _, r := range k.got {
+		vs = append(vs, string(r.Value))
+	}
+	return vs
+}
+
+func TestWhatGoesInComesOutWhole(t *testing.T) {
+	now := time.Date(2031, 5, 6, 7, 8, 9, 10, time.UTC)
+	s := openAt(t, Options{Dir: t.TempDir(), Now: func() time.Time { return now }})
+	in := []Record{
+		{Topic: "a", Key: []byte("k"), Value: []byte("v1"), Headers: []Header{{Key: "v", Value: []byte("1")}, {Key: "e", Value: []byte{}}}},
+		{Topic: "a", Key: nil, Value: []byte("no key")},
+		{Topic: "b", Key: []byte{}, Value: bytes.Repeat([]byte{0xFF, 'T', 'g', 0xFE, 0}, 1000)},
+	}
+	appendAll(t, s, in...)
+	require.True(t, s.Holds("a", []byte("k")))
+	require.True(t, s.Holds("b", []byte{}))
+	require.False(t, s.Holds("b", []byte("k")), "order is per topic and key")
+	require.False(t, s.Holds("a", nil))
+	d := s.Depth()
+	require.EqualValues(t, 3, d.Records)
+	require.True(t, d.Oldest.Equal(now), d.Oldest)
+	require.Equal(t, d.Bytes, d.Disk)
+	k := &sink{}
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.Len(t, k.got, 3)
+	slices.SortFunc(k.got, func(a, b Record) int { return bytes.Compare(a.Value, b.Value) })
+	slices.SortFunc(in, func(a, b Record) int { return bytes.Compare(a.Value, b.Value) })
+	for i := range in {
+		require.True(t, k.got[i].At.Equal(now))
+		k.got[i].At = time.Time{}
+		require.Equal(t, in[i], k.got[i])
+	}
+	require.False(t, s.Holds("a", []byte("k")))
+	require.True(t, s.Depth().Oldest.IsZero())
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.Len(t, k.got, 3)
+}
+
+// Many callers share a sync; each has the disk's word before it goes on (G3).
+func TestCallersShareASync(t *testing.T) {
+	s := openAt(t, Options{Dir: t.TempDir()})
+	const callers, each = 64, 20
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				if err := s.Append(context.Background(), rec(strconv.Itoa(c), strconv.Itoa(i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	st := s.Stats()
+	require.EqualValues(t, callers*each, st.Appended)
+	require.Less(t, st.Syncs, st.Appended, "somebody must have shared")
+	k := &sink{}
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	requireOrder(t, k, callers, each)
+}
+
+func requireOrder(t *testing.T, k *sink, keys, each int) {
+	t.Helper()
+	next := map[string]int{}
+	for _, r := range k.got {
+		require.Equal(t, strconv.Itoa(next[string(r.Key)]), string(r.Value), "key %s", r.Key)
+		next[string(r.Key)]++
+	}
+	require.Len(t, next, keys)
+	for _, n := range next {
+		require.Equal(t, each, n)
+	}
+}
+
+// Appending goes on while the spool is being replayed, with restarts between.
+func TestAppendAndReplaySideBySide(t *testing.T) {
+	dir := t.TempDir()
+	k := &sink{}
+	const keys, each = 8, 300
+	appended := 0
+	for round := range 3 {
+		s, err := Open(Options{Dir: dir, SegmentBytes: 4 << 10})
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for c := range keys {
+			wg.Go(func() {
+				for i := range each / 3 {
+					if err := s.Append(context.Background(), rec(strconv.Itoa(c), strconv.Itoa(round*each/3+i))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var replay sync.WaitGroup
+		replay.Go(func() {
+			for ctx.Err() == nil {
+				select {
+				case <-s.More():
+					if err := s.Replay(ctx, k.publish); err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+				case <-ctx.Done():
+				}
+			}
+		})
+		wg.Wait()
+		appended += keys * each / 3
+		stop()
+		replay.Wait()
+		require.NoError(t, s.Close())
+	}
+	s := openAt(t, Options{Dir: dir})
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.Len(t, k.got, appended)
+	requireOrder(t, k, keys, each)
+}
+
+func TestReplayedSegmentsAreDeleted(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(Options{Dir: dir, SegmentBytes: 4 << 10})
+	require.NoError(t, err)
+	for i := range 100 {
+		appendAll(t, s, rec("k", fmt.Sprintf("%0200d", i)))
+	}
+	require.Greater(t, len(files(t, dir, "*.seg")), 3)
+	require.NoError(t, s.Replay(t.Context(), (&sink{}).publish))
+	require.LessOrEqual(t, len(files(t, dir, "*.seg")), 1)
+	require.NoError(t, s.Close())
+	require.Empty(t, files(t, dir, "*.seg"))
+	s = openAt(t, Options{Dir: dir})
+	appendAll(t, s, rec("k", "after"))
+	k := &sink{}
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.Equal(t, []string{"after"}, k.values(), "new sequence numbers lie beyond the cursor")
+}
+
+func files(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	fs, err := filepath.Glob(filepath.Join(dir, pattern))
+	require.NoError(t, err)
+	return fs
+}
+
+func TestAFullSpoolRefusesAndForgetsNothing(t *testing.T) {
+	s := openAt(t, Options{Dir: t.TempDir(), MaxBytes: 64 << 10})
+	n := 0
+	var err error
+	for err == nil {
+		if err = s.Append(t.Context(), rec("k", fmt.Sprintf("%01000d", n))); err == nil {
+			n++
+		}
+	}
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	require.ErrorContains(t, err, "spool full")
+	require.ErrorContains(t, s.Ready(), "spool full")
+	require.Greater(t, n, 25)
+	require.LessOrEqual(t, s.Depth().Disk, int64(64<<10))
+	k := &sink{}
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.Len(t, k.got, n)
+	require.NoError(t, s.Ready())
+	appendAll(t, s, rec("k", "there is room again"))
+	require.EqualValues(t, 1, s.Stats().Refused)
+}
+
+func TestWhatCanNeverBeTakenIsSaidAtOnce(t *testing.T) {
+	s := openAt(t, Options{Dir: t.TempDir()})
+	err := s.Append(t.Context(), rec("k", string(make([]byte, maxPayload))))
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.Equal(t, fault.Invalid, fault.KindOf(s.Append(t.Context(), Record{})))
+	require.False(t, s.Holds("t", []byte("k")))
+}
+
+func TestOnlyThisUserCanReadIt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // modes say nothing there
+	}
+	dir := filepath.Join(t.TempDir(), "a", "spool")
+	s := openAt(t, Options{Dir: dir})
+	appendAll(t, s, rec("k", "v"))
+	for path, want := range map[string]os.FileMode{dir: 0o700, files(t, dir, "*.seg")[0]: 0o600, filepath.Join(dir, "LOCK"): 0o600} {
+		st, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, want, st.Mode().Perm(), path)
+	}
+	open := t.TempDir()
+	require.NoError(t, os.Chmod(open, 0o755))
+	openAt(t, Options{Dir: open})
+	st, err := os.Stat(open)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o700, st.Mode().Perm())
+}
+
+func TestADirectoryHasOneOwner(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(Options{Dir: dir})
+	require.NoError(t, err)
+	_, err = Open(Options{Dir: dir})
+	require.ErrorContains(t, err, "another process uses the directory")
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "twice is fine")
+	require.Error(t, s.Append(t.Context(), rec("k", "v")))
+	require.Error(t, s.Replay(t.Context(), (&sink{}).publish))
+	require.Error(t, s.Ready())
+	openAt(t, Options{Dir: dir})
+}
+
+func TestADirectoryThatCannotBeWrittenIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err := Open(Options{Dir: path})
+	require.ErrorContains(t, err, "open spool "+path)
+	require.ErrorContains(t, err, "give a directory that this user can write")
+	_, err = Open(Options{})
+	require.Error(t, err)
+	fs := newMemFS()
+	fs.failWrite = 1 // the disk is full: the spool opens, since replaying makes room, and is not ready
+	s, err := openOn(fs, Options{Dir: "/d"})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(), "it has looked again")
+	require.NoError(t, s.Close())
+	fs.failSync = 1
+	_, err = openOn(fs, Options{Dir: "/d"})
+	require.ErrorContains(t, err, "input/output error")
+}
+
+func TestReadyFollowsTheDisk(t *testing.T) {
+	fs := newMemFS()
+	s, err := openOn(fs, Options{Dir: "/d"})
+	require.NoError(t, err)
+	defer s.Close()
+	fs.failWrite = 2
+	err = s.Append(t.Context(), rec("k", "v"))
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	require.ErrorContains(t, err, "no space left")
+	require.False(t, s.Holds("t", []byte("k")))
+	require.ErrorContains(t, s.Ready(), "no space left")
+	require.NoError(t, s.Ready())
+	require.Equal(t, 2, fs.faults)
+	appendAll(t, s, rec("k", "v2"))
+	k := &sink{}
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.Equal(t, []string{"v2"}, k.values())
+}
+
+// A record that the queue will never take must not stop the ones behind it (T13).
+func TestPoisonIsParkedAndTheRestGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	core, logs := observer.New(zap.ErrorLevel)
+	s := openAt(t, Options{Dir: dir, Log: zap.New(core)})
+	appendAll(t, s, rec("a", "1"), rec("a", "poison"), rec("a", "2"), rec("b", "3"))
+	k := &sink{fail: func(r Record) error {
+		if string(r.Value) == "poison" {
+			return fault.New(fault.Invalid, "publish", "too large")
+		}
+		return nil
+	}}
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.ElementsMatch(t, []string{"1", "2", "3"}, k.values())
+	require.Less(t, slices.Index(k.values(), "1"), slices.Index(k.values(), "2"))
+	require.EqualValues(t, 1, s.Stats().Parked)
+	require.Len(t, files(t, dir, "*.bad"), 1)
+	require.Equal(t, 1, logs.Len())
+	require.Positive(t, s.Depth().Disk)
+	r, err := Inspect(dir)
+	require.NoError(t, err)
+	require.Len(t, r.Parked, 1)
+	require.Equal(t, "t", r.Parked[0].Topic, "what was parked is a whole record that can be read")
+}
+
+// One account's missing topic must not stop the others (G21).
+func TestAFailingTopicHoldsOnlyItself(t *testing.T) {
+	s := openAt(t, Options{Dir: t.TempDir(), window: 2})
+	for i := range 10 {
+		appendAll(t, s, Record{Topic: "missing", Key: []byte("k"), Value: []byte(strconv.Itoa(i))}, rec("k", strconv.Itoa(i)))
+	}
+	k := &sink{fail: func(r Record) error {
+		if r.Topic == "missing" {
+			return fault.New(fault.Unavailable, "publish", "no such topic")
+		}
+		return nil
+	}}
+	err := s.Replay(t.Context(), k.publish)
+	require.ErrorContains(t, err, "no such topic")
+	require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, k.values())
+	require.False(t, s.Holds("t", []byte("k")))
+	require.True(t, s.Holds("missing", []byte("k")))
+	k.fail = nil
+	require.NoError(t, s.Replay(t.Context(), k.publish))
+	require.Len(t, k.got, 20, "what was taken is not published again")
+	require.Zero(t, s.Depth().Records)
+}
+
+func TestAReplayEndsWithItsContext(t *testing.T) {
+	s := openAt(t, Options{Dir: t.TempDir()})
+	appendAll(t, s, rec("k", "v"))
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.Replay(ctx, func(ctx context.Context, _ Record) error {
+		cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualValues(t, 1, s.Depth().Records)
+}
+
+func TestTheCallersTimeIsBounded(t *testing.T) {
+	s := openAt(t, Options{Dir: t.TempDir()})
+	s.io.Lock() // the disk hangs
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("budget over"))
+	err := s.Append(ctx, rec("k", "v"))
+	s.io.Unlock()
+	require.Equal(t, fault.Ambiguous, fault.KindOf(err), "the record may be written yet")
+	require.ErrorContains(t, err, "budget over")
+}
+
+func TestAHangingDiskDoesNotFillTheMemory(t *testing.T) {
+	s := openAt(t, Options{Dir: t.TempDir()})
+	s.io.Lock()
+	defer s.io.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	value := string(make([]byte, 1<<18))
+	var err error
+	for range 100 {
+		if err = s.Append(ctx, rec("k", value)); fault.KindOf(err) == fault.Unavailable {
+			break
+		}
+	}
+	require.ErrorContains(t, err, "the disk does not keep up")
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, callers := range []int{1, 64, 512} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			s, err := Open(Options{Dir: b.TempDir(), MaxBytes: 1 << 40})
+			require.NoError(b, err)
+			r := rec("k", string(make([]byte, 600)))
+			b.SetBytes(600)
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for c := range callers {
+				wg.Go(func() {
+					for i := c; i < b.N; i += callers {
+						if err := s.Append(context.Background(), r); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			b.ReportMetric(float64(s.Stats().Appended)/float64(max(s.Stats().Syncs, 1)), "records/sync")
+			require.NoError(b, s.Close())
+		})
+	}
+}
