@@ -3,7 +3,7 @@
 FUZZTIME ?= 10s
 BENCH ?= .
 
-.PHONY: help build test race lint fuzz bench dev prove ci engines-up engines-down
+.PHONY: help build test race lint fuzz bench bench-ack dev prove ci engines-up engines-down
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s) each
 
 bench: ## all benchmarks, or those that match BENCH
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+bench-ack: ## the door against bare net/http on real engines; BENCH_SECONDS=2 is short, BENCH_FLAGS='-o out.json'
+	go run -tags bench ./test/bench $(BENCH_FLAGS)
 
 dev: ## every role in one process with embedded engines and the WeChat simulator
 	go run . dev
