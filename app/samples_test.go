@@ -114,6 +114,8 @@ func TestSamplesStateTheDefaults(t *testing.T) {
 	proxy, robot, sender, receipts := load(app.RoleProxy), load(app.RoleRobot), load(app.RoleSender), load(app.RoleReceipts)
 	require.Equal(t, d.Proxy.RepeatEvents, proxy.Proxy.RepeatEvents)
 	require.Equal(t, d.Proxy.Budget, proxy.Proxy.Budget)
+	proxy.Proxy.Spool.Dir = ""
+	require.Equal(t, d.Proxy.Spool, proxy.Proxy.Spool)
 	require.Equal(t, d.Topics, proxy.Topics)
 	robot.Robot.Backends = nil
 	d.Robot.Group, d.Receipts.Group = "tidegate.robot", "tidegate.receipts" // as LoadConfig names them

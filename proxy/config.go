@@ -20,6 +20,21 @@ type Config struct {
 	RepeatWindow time.Duration `koanf:"repeat_window"`
 	// RepeatEvents lists the events that M9 applies to. Text is never one.
 	RepeatEvents []string `koanf:"repeat_events"`
+	// Spool keeps callbacks on this node's disk while the queue cannot take
+	// them.
+	Spool SpoolConfig `koanf:"spool"`
+}
+
+// SpoolConfig says where records wait while the queue is away.
+type SpoolConfig struct {
+	// Dir is a directory of this process alone on a local disk; empty means no
+	// spool: the door answers 503 while the queue is away.
+	Dir string `koanf:"dir"`
+	// MaxBytes bounds the directory; a full spool refuses with 503.
+	MaxBytes int64 `koanf:"max_bytes"`
+	// PublishTimeout is how long the queue has for one record before the spool
+	// takes it.
+	PublishTimeout time.Duration `koanf:"publish_timeout"`
 }
 
 // DefaultConfig listens on loopback only.
@@ -34,6 +49,7 @@ func DefaultConfig() Config {
 			wechat.EventClick, wechat.EventView, wechat.EventScan, wechat.EventScanCodePush, wechat.EventScanCodeWaitMsg,
 			wechat.EventLocationSelect, "view_miniprogram", "pic_sysphoto", "pic_photo_or_album", "pic_weixin",
 		},
+		Spool: SpoolConfig{MaxBytes: 1 << 30, PublishTimeout: time.Second},
 	}
 }
 
@@ -47,6 +63,21 @@ func (c Config) Validate() error {
 	}
 	if c.RepeatWindow < 0 || c.RepeatWindow > time.Hour {
 		return fmt.Errorf("proxy.repeat_window %s: use 0 (off) to 1h", c.RepeatWindow)
+	}
+	return c.Spool.validate(c.Budget)
+}
+
+// minSpool holds a record of the largest size and its segment.
+const minSpool = 4 << 20
+
+func (s SpoolConfig) validate(budget time.Duration) error {
+	switch {
+	case s.Dir == "":
+		return nil
+	case s.MaxBytes < minSpool:
+		return fmt.Errorf("proxy.spool.max_bytes %d: use at least %d", s.MaxBytes, minSpool)
+	case s.PublishTimeout <= 0 || s.PublishTimeout >= budget:
+		return fmt.Errorf("proxy.spool.publish_timeout %s: use more than 0 and less than proxy.budget (%s), so that time is left for the disk", s.PublishTimeout, budget)
 	}
 	return nil
 }

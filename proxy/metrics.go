@@ -26,7 +26,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_proxy_ack_seconds", Help: "Time from the request to its answer, of acknowledged callbacks.", Buckets: buckets,
 		}),
 		publish: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tidegate_proxy_publish_seconds", Help: "Time until the queue has acknowledged a record.", Buckets: buckets,
+			Name: "tidegate_proxy_publish_seconds", Help: "Time until the queue or the spool has acknowledged a record.", Buckets: buckets,
 		}),
 	}
 	r.MustRegister(m.taken, m.refused, m.ack, m.publish)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -64,6 +65,7 @@ type Proxy struct {
 	atOnce   atomic.Pointer[AtOnce]
 	repeats  map[string]bool
 	m        *metrics
+	out      *outlet
 	server   *run.HTTPServer
 
 	// after counts done marks still on their way to Redis.
@@ -91,12 +93,17 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	if err := p.SetAccounts(accounts); err != nil {
 		return nil, err
 	}
-	p.m = newMetrics(telemetry.Registerer(d.Registry))
-	s, err := run.NewHTTPServer("proxy", cfg.HTTP, p.Handler(), d.Log)
+	reg := telemetry.Registerer(d.Registry)
+	p.m = newMetrics(reg)
+	out, err := newOutlet(cfg.Spool, d, reg)
 	if err != nil {
 		return nil, err
 	}
-	p.server = s
+	s, err := run.NewHTTPServer("proxy", cfg.HTTP, p.Handler(), d.Log)
+	if err != nil {
+		return nil, errors.Join(err, out.close())
+	}
+	p.out, p.server = out, s
 	return p, nil
 }
 
@@ -132,12 +139,22 @@ func (p *Proxy) Name() string { return "proxy" }
 // Addr is where the door listens.
 func (p *Proxy) Addr() string { return p.server.Addr() }
 
+// CanSpool tells whether the disk would take a record now; an error if not, or
+// if there is no spool.
+func (p *Proxy) CanSpool() error { return p.out.ready() }
+
 // Run serves until ctx ends, finishes what is in flight and waits for the
-// last done marks.
+// last done marks. Meanwhile it hands the queue what is in the spool; what is
+// left there waits for the next start.
 func (p *Proxy) Run(ctx context.Context) error {
+	replay, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.out.replay(replay) })
 	err := p.server.Run(ctx)
+	stop()
+	wg.Wait()
 	p.after.Wait()
-	return err
+	return errors.Join(err, p.out.close())
 }
 
 // Handler is the door without its listener.

@@ -24,7 +24,7 @@ type arrival struct {
 }
 
 // take makes an arrival durable and answers. It is the whole of D6's order:
-// claim, publish, answer from the produce result, done mark.
+// claim, publish or spool, answer from the result, done mark.
 func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	// A client that hangs up must not undo work that the queue has begun to
 	// take: the budget bounds it instead.
@@ -112,7 +112,7 @@ func (p *Proxy) publish(ctx context.Context, topic string, l wire.Letter) error 
 		return fault.Wrap(fault.Final, "publish callback", err)
 	}
 	began := p.d.Now()
-	_, err = p.d.Publisher.Publish(ctx, kafka.Record{Topic: topic, Key: key, Value: value, Headers: headers})
+	err = p.out.put(ctx, kafka.Record{Topic: topic, Key: key, Value: value, Headers: headers})
 	p.m.publish.Observe(p.d.Now().Sub(began).Seconds())
 	return err
 }
@@ -158,7 +158,7 @@ func (p *Proxy) done(ctx context.Context, claim *dedupe.Claim) {
 // a 200, which would be an ack, so WeChat sends it again.
 func (p *Proxy) unavailable(w http.ResponseWriter, a arrival, err error) {
 	p.m.taken.WithLabelValues(a.acc.Name, "unavailable").Inc()
-	p.d.Log.Warn("queue cannot take callbacks; answered 503 so that WeChat sends again",
+	p.d.Log.Warn("nothing durable can take callbacks; answered 503 so that WeChat sends again",
 		zap.String("account", a.acc.Name), zap.String("kind", fault.KindOf(err).String()), zap.Error(err))
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "unavailable", http.StatusServiceUnavailable)

@@ -1,6 +1,10 @@
 package spool
 
-import "slices"
+import (
+	"slices"
+
+	"tidegate/pkg/fault"
+)
 
 // item is a record to be published in this window.
 type item struct {
@@ -63,7 +67,7 @@ func (p *pass) read() error {
 		}
 		p.at.off = p.sc.pos
 		if g != nil {
-			p.marks = append(p.marks, mark{end: p.at, done: p.s.park(p.at.seg, p.f, g.from, g.to)})
+			p.marks = append(p.marks, mark{end: p.at, done: p.park(g.from, g.to)})
 			continue
 		}
 		if p.take(fr) {
@@ -128,7 +132,7 @@ func (p *pass) take(fr frame) bool {
 		r, err := decode(fr.payload)
 		switch {
 		case err != nil:
-			m.done = p.s.park(p.at.seg, p.f, fr.off, fr.off+fr.size)
+			m.done = p.park(fr.off, fr.off+fr.size)
 		case !p.failed[r.Topic]:
 			m.it = &item{seq: fr.seq, rec: r, seg: p.at.seg, off: fr.off, size: fr.size}
 			if r.Key != nil {
@@ -139,6 +143,17 @@ func (p *pass) take(fr frame) bool {
 	}
 	p.marks = append(p.marks, m)
 	return m.it != nil
+}
+
+// park puts a range aside that holds no record of ours.
+func (p *pass) park(from, to int64) bool {
+	if p.s.park(p.at.seg, p.f, from, to) {
+		return true
+	}
+	if p.err == nil {
+		p.err = fault.New(fault.Unavailable, "read spool "+p.s.opt.Dir, "a bad record cannot be put aside, so what lies behind it is not deleted")
+	}
+	return false
 }
 
 func (s *Spool) isDone(seq uint64) bool {
