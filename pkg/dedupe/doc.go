@@ -7,6 +7,9 @@
 // token makes a claim recognisable to its owner: after a lost reply, asking
 // again finds the own token and not a "duplicate".
 //
+// Questions that are asked at the same time share a pipeline: one round trip
+// serves many deliveries. Done marks travel with the claims.
+//
 // Invariant: a delivery is reported Duplicate only if some delivery of the same
 // identity was made durable before. Every doubt (no answer, an answer too late,
 // a claim that does not end) gives a verdict that lets the delivery through: a

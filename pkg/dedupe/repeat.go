@@ -25,17 +25,16 @@ func (s *Store) Repeat(ctx context.Context, account, openid, action, identity st
 	}
 	key := redis.Key("repeat", digest(redis.Key(account, openid, action)))
 	mine := digest(identity)
-	var prev string
-	var set bool
+	var mark redis.Setting
 	err = s.ask(ctx, func(ctx context.Context) error {
-		prev, set, err = s.redis.SetNXGet(ctx, key, mine, window)
+		mark, err = s.batch.ask(ctx, redis.Setting{Key: key, Value: mine, TTL: window, IfAbsent: true})
 		return err
 	})
 	switch {
 	case err != nil:
 		s.stats.repeats.WithLabelValues("unchecked").Inc()
 		return false, nothing, err
-	case !set && prev != mine:
+	case !mark.Set && mark.Prev != mine:
 		s.stats.repeats.WithLabelValues("repeat").Inc()
 		return true, nothing, nil
 	}

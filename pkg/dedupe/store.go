@@ -48,9 +48,10 @@ const (
 var errOpen = errors.New("redis is not asked after failures in a row")
 
 // Store is the memory of identities. It is safe for concurrent use and has no
-// goroutines of its own.
+// goroutine while nothing is asked.
 type Store struct {
 	redis *redis.Client
+	batch *batcher
 	opt   Options
 	gate  *breaker
 	stats *stats
@@ -59,7 +60,7 @@ type Store struct {
 // New makes a store over c. Call Options.Validate before; New does not fail.
 func New(c *redis.Client, opt Options) *Store {
 	opt = opt.withDefaults()
-	s := &Store{redis: c, opt: opt, gate: &breaker{after: opt.BreakAfter, interval: opt.ProbeEvery}}
+	s := &Store{redis: c, opt: opt, batch: &batcher{redis: c, budget: opt.Budget}, gate: &breaker{after: opt.BreakAfter, interval: opt.ProbeEvery}}
 	s.stats = newStats(opt.Registerer, s.gate)
 	return s
 }
@@ -112,9 +113,8 @@ type Claim struct {
 	s     *Store
 	key   string
 	token string
-	// before is the mark that Done may replace: the own claim, or the claim of
-	// a delivery that was overdue. Empty after Duplicate.
-	before string
+	// durable reports that another delivery is done already: nothing to mark.
+	durable bool
 	// own reports that the mark is, or after a lost reply may be, ours to remove.
 	own bool
 }
@@ -122,7 +122,7 @@ type Claim struct {
 func (c *Claim) mark() string { return claimedPrefix + c.token }
 
 func (c *Claim) take(ctx context.Context) Verdict {
-	c.before, c.own = c.mark(), true
+	c.own = true
 	deadline := time.Now().Add(c.s.opt.Wait)
 	pause := 10 * time.Millisecond
 	for {
@@ -133,7 +133,7 @@ func (c *Claim) take(ctx context.Context) Verdict {
 		case set, prev == c.mark():
 			return Fresh
 		case strings.HasPrefix(prev, donePrefix):
-			c.before, c.own = "", false
+			c.durable, c.own = true, false
 			return Duplicate
 		case !strings.HasPrefix(prev, claimedPrefix):
 			c.own = false
@@ -141,7 +141,7 @@ func (c *Claim) take(ctx context.Context) Verdict {
 		}
 		left := time.Until(deadline)
 		if left <= 0 || !sleep(ctx, min(pause, left)) {
-			c.before, c.own = prev, false
+			c.own = false
 			return Overdue
 		}
 		pause = min(2*pause, 100*time.Millisecond)
@@ -152,29 +152,30 @@ func (c *Claim) take(ctx context.Context) Verdict {
 // budget lasts: the token makes that safe, and it turns the usual case of a
 // connection that broke into an answer.
 func (c *Claim) try(ctx context.Context) (prev string, set bool, err error) {
+	claim := redis.Setting{Key: c.key, Value: c.mark(), TTL: c.s.opt.ClaimTTL, IfAbsent: true}
 	err = c.s.ask(ctx, func(ctx context.Context) error {
-		prev, set, err = c.s.redis.SetNXGet(ctx, c.key, c.mark(), c.s.opt.ClaimTTL)
+		got, err := c.s.batch.ask(ctx, claim)
 		if err != nil && fault.KindOf(err) == fault.Unavailable && ctx.Err() == nil {
-			prev, set, err = c.s.redis.SetNXGet(ctx, c.key, c.mark(), c.s.opt.ClaimTTL)
+			got, err = c.s.batch.ask(ctx, claim)
 		}
+		prev, set = got.Prev, got.Set
 		return err
 	})
 	return prev, set, err
 }
 
 // Done says that the delivery is durable: from now on its repeats are
-// Duplicate. A mark that vanished meanwhile is written anew; a mark of another
-// owner is left alone. An error means only that repeats may be let through.
+// Duplicate. That is true whatever the mark says meanwhile (it vanished, or
+// another delivery has claimed), so it is replaced without asking: one plain SET
+// that shares a pipeline with claims. The other delivery's Release then finds a
+// mark that is not its own. An error means only that repeats may be let through.
 func (c *Claim) Done(ctx context.Context) error {
-	if c.before == "" {
+	if c.durable {
 		return nil
 	}
-	done := donePrefix + c.token
+	done := redis.Setting{Key: c.key, Value: donePrefix + c.token, TTL: c.s.opt.DoneTTL}
 	err := c.s.ask(ctx, func(ctx context.Context) error {
-		ok, err := c.s.redis.CompareAndSet(ctx, c.key, c.before, done, c.s.opt.DoneTTL)
-		if err == nil && !ok {
-			_, _, err = c.s.redis.SetNXGet(ctx, c.key, done, c.s.opt.DoneTTL)
-		}
+		_, err := c.s.batch.ask(ctx, done)
 		return err
 	})
 	c.s.stats.lost("done", err)
