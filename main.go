@@ -50,6 +50,7 @@ type cli struct {
 	Doctor   doctorCmd   `cmd:"" help:"Check configuration, Redis, Kafka, database and WeChat, and say in plain words what to do."`
 	Apps     appsCmd     `cmd:"" help:"Keys of business systems: add, list, revoke."`
 	Report   reportCmd   `cmd:"" help:"Reports about messages."`
+	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
 	Version  versionCmd  `cmd:"" help:"Print version and build."`
 }
 
@@ -152,6 +153,27 @@ type reportFailuresCmd struct {
 
 func (c reportFailuresCmd) Run(ctx context.Context) error {
 	return app.ReportFailures(ctx, c.source(), c.Since, c.Dir, os.Stdout)
+}
+
+type spoolCmd struct {
+	Inspect spoolInspectCmd `cmd:"" help:"Show counts, bytes, ages and damage of a spool; changes nothing."`
+	Drain   spoolDrainCmd   `cmd:"" help:"Give Kafka what lies in the spool of a door that is gone, in order per user."`
+}
+
+type spoolInspectCmd struct {
+	roleCmd
+	Dir string `arg:"" help:"The directory (proxy.spool.dir)." type:"path"`
+}
+
+func (c spoolInspectCmd) Run() error { return app.SpoolInspect(c.source(), c.Dir, os.Stdout) }
+
+type spoolDrainCmd struct {
+	roleCmd
+	Dir string `arg:"" help:"The directory (proxy.spool.dir) or a copy of it. No door may use it." type:"path"`
+}
+
+func (c spoolDrainCmd) Run(ctx context.Context) error {
+	return app.SpoolDrain(ctx, c.source(), c.Dir, os.Stdout)
 }
 
 type versionCmd struct{}

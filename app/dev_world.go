@@ -98,6 +98,7 @@ func devConfig(o DevOptions, dir string, s wechatsim.Account) Config {
 		},
 	}}
 	c.Proxy.HTTP.Addr = devAddr(o.Port, 0)
+	c.Proxy.Spool.Dir = filepath.Join(dir, "spool")
 	c.API.Addr = devAddr(o.Port, 1)
 	c.Ops.Addr = devAddr(o.Port, 2)
 	c.nameGroups()

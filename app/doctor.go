@@ -136,6 +136,9 @@ func (d *doctor) report(ctx context.Context, out io.Writer) error {
 // checks lists what to ask, in the order in which answers are shown.
 func (d *doctor) checks() []check {
 	checks := []check{d.checkConfig, d.checkRules, d.checkListeners, d.checkKafka}
+	if d.needs(RoleProxy) && d.cfg.Proxy.Spool.Dir != "" {
+		checks = append(checks, d.checkSpool)
+	}
 	if d.needs(RoleProxy, RoleSender) {
 		checks = append(checks, d.checkRedis)
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -121,10 +122,25 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 	}
 	return &part{
 		role: RoleProxy, services: []run.Service{room}, addr: map[string]string{"door": room.Addr()},
-		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
+		ready:    map[string]func(context.Context) error{"queue": either(admin.Ping, room.CanSpool)},
 		accounts: func(c Config) error { return room.SetAccounts(c.proxyAccounts()) },
 		rules:    func(r *engine.Rules) { room.SetAtOnce(r.AtOnce) },
 	}, nil
+}
+
+// either is ready when the queue answers or the spool has room: both make a
+// callback durable.
+func either(queue func(context.Context) error, spool func() error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := queue(ctx)
+		if err == nil {
+			return nil
+		}
+		if e := spool(); e != nil {
+			return errors.Join(err, e)
+		}
+		return nil
+	}
 }
 
 func buildRobot(e *engines, o partOptions) (*part, error) {
