@@ -48,6 +48,7 @@ type shape struct {
 	partitions                                int
 	proxies, robots, senders, receiptsWorkers int
 	followers                                 int
+	spool                                     bool // doors have a spool
 }
 
 func engine(t *testing.T, name string) string {
@@ -183,14 +184,18 @@ func (w *world) startAll(s shape) {
 	}
 	var doors []string
 	for i := range s.proxies {
-		doors = append(doors, w.role("proxy", i, "proxy.http.addr"))
+		var extra []string
+		if s.spool {
+			extra = w.spoolArgs(fmt.Sprintf("proxy%d", i))
+		}
+		doors = append(doors, w.role("proxy", i, "proxy.http.addr", extra...))
 	}
 	w.lb = newBalancer(w.t, doors...)
 	require.NoError(w.t, w.sim.SetCallbackURL(w.t.Context(), "", w.lb.url+"/wx/card", true))
 }
 
 // role starts one process and returns the address that it was given for key.
-func (w *world) role(role string, i int, key string) string {
+func (w *world) role(role string, i int, key string, extra ...string) string {
 	w.t.Helper()
 	name, ops := fmt.Sprintf("%s%d", role, i), freeAddr(w.t)
 	args := []string{role, "--config", w.file, "--set", "ops.addr=" + ops}
@@ -201,7 +206,7 @@ func (w *world) role(role string, i int, key string) string {
 		w.addr[name] = freeAddr(w.t)
 		args = append(args, "--set", key+"="+w.addr[name])
 	}
-	w.parts[name] = start(w.t, name, ops, args...)
+	w.parts[name] = start(w.t, name, ops, append(args, extra...)...)
 	return w.addr[name]
 }
 
