@@ -2,6 +2,8 @@ package dedupe
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -11,6 +13,9 @@ import (
 
 // maxBatch bounds one pipeline, so that no question waits for thousands of others.
 const maxBatch = 1024
+
+// errBudget ends a question that Redis did not answer in time.
+var errBudget = errors.New("no answer within the budget")
 
 // batcher lets concurrent questions share round trips. While a pipeline is out,
 // questions gather; when it is back, they all leave with the next one. It never
@@ -26,20 +31,28 @@ type batcher struct {
 	mu      sync.Mutex
 	waiting []*question
 	out     bool // a goroutine is at work
+
+	// Every callback asks twice; questions and timers are used again.
+	questions sync.Pool
+	timers    sync.Pool
 }
 
 // question is one setting on its way. Its owner may read the answer once
-// answered is closed.
+// answered has given its token.
 type question struct {
 	redis.Setting
 	answered chan struct{}
 }
 
-// ask sends s with the next pipeline and waits for its answer or the end of ctx.
-// A question that is given up before it has left is never sent: its owner has
-// gone on, and nobody would release its claim.
-func (b *batcher) ask(ctx context.Context, s redis.Setting) (redis.Setting, error) {
-	q := &question{Setting: s, answered: make(chan struct{})}
+// ask sends s with the next pipeline and waits for its answer, the end of ctx or
+// over. A question that is given up before it has left is never sent: its owner
+// has gone on, and nobody would release its claim.
+func (b *batcher) ask(ctx context.Context, over <-chan time.Time, s redis.Setting) (redis.Setting, error) {
+	q, _ := b.questions.Get().(*question)
+	if q == nil {
+		q = &question{answered: make(chan struct{}, 1)}
+	}
+	q.Setting = s
 	b.mu.Lock()
 	b.waiting = append(b.waiting, q)
 	idle := !b.out
@@ -48,13 +61,33 @@ func (b *batcher) ask(ctx context.Context, s redis.Setting) (redis.Setting, erro
 	if idle {
 		go b.work() //nolint:gosec // it serves other callers too, so no caller may end it
 	}
+	cause := errBudget
 	select {
 	case <-q.answered:
-		return q.Setting, q.Err
+		s = q.Setting
+		b.questions.Put(q)
+		return s, s.Err
 	case <-ctx.Done():
-		b.forget(q)
-		return s, fault.Wrap(fault.Unavailable, "ask redis", context.Cause(ctx))
+		cause = context.Cause(ctx)
+	case <-over:
 	}
+	b.forget(q) // not used again: it may be out, and be answered later
+	return s, fault.Wrap(fault.Unavailable, "ask redis", cause)
+}
+
+// timer gives a running timer of one budget; give it back with rest.
+func (b *batcher) timer() *time.Timer {
+	t, _ := b.timers.Get().(*time.Timer)
+	if t == nil {
+		return time.NewTimer(b.budget)
+	}
+	t.Reset(b.budget)
+	return t
+}
+
+func (b *batcher) rest(t *time.Timer) {
+	t.Stop() // since Go 1.23 nothing stale is left in its channel
+	b.timers.Put(t)
 }
 
 func (b *batcher) forget(q *question) {
@@ -70,7 +103,13 @@ func (b *batcher) forget(q *question) {
 
 // work sends pipeline after pipeline until nobody waits.
 func (b *batcher) work() {
-	for batch := b.take(); len(batch) > 0; batch = b.take() {
+	for {
+		// Whoever can run asks first: fuller pipelines, without a pause.
+		runtime.Gosched()
+		batch := b.take()
+		if len(batch) == 0 {
+			return
+		}
 		settings := make([]*redis.Setting, len(batch))
 		for i, q := range batch {
 			settings[i] = &q.Setting
@@ -80,7 +119,7 @@ func (b *batcher) work() {
 		b.redis.SetAll(ctx, settings)
 		cancel()
 		for _, q := range batch {
-			close(q.answered)
+			q.answered <- struct{}{} // has room: each question is answered once
 		}
 	}
 }

@@ -108,3 +108,26 @@ func TestDoneCountsOverAnotherClaim(t *testing.T) {
 	v, _ := s.Claim(ctx, "a")
 	require.Equal(t, dedupe.Duplicate, v)
 }
+
+// Probes that take longer than the pause between them must still leave a pause,
+// or every delivery in turn becomes a probe.
+func TestSlowProbesLeavePauses(t *testing.T) {
+	p, err := redismem.StartProxy(engine(t))
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	s := dedupe.New(open(t, p.Addr()), dedupe.Options{Budget: 20 * time.Millisecond, BreakAfter: 1, ProbeEvery: 40 * time.Millisecond})
+	p.Hang(true)
+	slow := 0
+	begun := time.Now()
+	for i := 0; time.Since(begun) < 500*time.Millisecond; i++ {
+		at := time.Now()
+		v, _ := s.Claim(t.Context(), fmt.Sprint(i))
+		require.Equal(t, dedupe.Unchecked, v)
+		if time.Since(at) >= 20*time.Millisecond {
+			slow++
+		}
+	}
+	require.Positive(t, slow, "the fault happened")
+	require.Less(t, slow, 18, "500 ms hold at most nine probes of 20 ms with pauses of 40 ms; without pauses there were 25")
+	require.NotZero(t, p.Held())
+}

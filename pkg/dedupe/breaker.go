@@ -42,7 +42,9 @@ func (b *breaker) note(ok bool) (turned bool) {
 		b.failures = 0
 		return was
 	}
-	if b.failures++; b.failures == b.after {
+	// Counted from the end of a probe: one that takes longer than the interval
+	// must not be followed at once by the next.
+	if b.failures++; b.failures >= b.after {
 		b.probeAt = time.Now().Add(b.interval)
 	}
 	return !was && b.failures >= b.after

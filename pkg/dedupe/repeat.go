@@ -25,11 +25,7 @@ func (s *Store) Repeat(ctx context.Context, account, openid, action, identity st
 	}
 	key := redis.Key("repeat", digest(redis.Key(account, openid, action)))
 	mine := digest(identity)
-	var mark redis.Setting
-	err = s.ask(ctx, func(ctx context.Context) error {
-		mark, err = s.batch.ask(ctx, redis.Setting{Key: key, Value: mine, TTL: window, IfAbsent: true})
-		return err
-	})
+	mark, err := s.set(ctx, redis.Setting{Key: key, Value: mine, TTL: window, IfAbsent: true}, false)
 	switch {
 	case err != nil:
 		s.stats.repeats.WithLabelValues("unchecked").Inc()

@@ -71,7 +71,7 @@ func New(c *redis.Client, opt Options) *Store {
 // The claim is never nil. After publishing call Done; if publishing failed for
 // sure call Release. After Duplicate both do nothing.
 func (s *Store) Claim(ctx context.Context, identityKey string) (Verdict, *Claim) {
-	c := &Claim{s: s, key: redis.Key("claim", digest(identityKey)), token: rand.Text()}
+	c := &Claim{s: s, key: redis.Key("claim", digest(identityKey)), mark: claimedPrefix + rand.Text()}
 	v := c.take(ctx)
 	s.stats.verdicts.WithLabelValues(v.String()).Inc()
 	return v, c
@@ -84,7 +84,26 @@ func (s *Store) ask(ctx context.Context, do func(context.Context) error) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, s.opt.Budget)
 	defer cancel()
-	err := do(limited)
+	return s.heard(ctx, do(limited))
+}
+
+// set is ask for a setting, which shares its round trip with others. A second
+// try, for what bears it, has what is left of the budget.
+func (s *Store) set(ctx context.Context, what redis.Setting, twice bool) (redis.Setting, error) {
+	if !s.gate.allow() {
+		return what, fault.Wrap(fault.Unavailable, "dedupe", errOpen)
+	}
+	budget := s.batch.timer()
+	defer s.batch.rest(budget)
+	got, err := s.batch.ask(ctx, budget.C, what)
+	if twice && err != nil && fault.KindOf(err) == fault.Unavailable && !errors.Is(err, errBudget) && ctx.Err() == nil {
+		got, err = s.batch.ask(ctx, budget.C, what)
+	}
+	return got, s.heard(ctx, err)
+}
+
+// heard tells the breaker how asking went.
+func (s *Store) heard(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return err // the caller went away: that says nothing about Redis
 	}
@@ -110,16 +129,15 @@ func digest(s string) string {
 
 // Claim is one delivery's hold on its identity.
 type Claim struct {
-	s     *Store
-	key   string
-	token string
+	s   *Store
+	key string
+	// mark is claimed:<own token>.
+	mark string
 	// durable reports that another delivery is done already: nothing to mark.
 	durable bool
 	// own reports that the mark is, or after a lost reply may be, ours to remove.
 	own bool
 }
-
-func (c *Claim) mark() string { return claimedPrefix + c.token }
 
 func (c *Claim) take(ctx context.Context) Verdict {
 	c.own = true
@@ -130,7 +148,7 @@ func (c *Claim) take(ctx context.Context) Verdict {
 		switch {
 		case err != nil:
 			return Unchecked
-		case set, prev == c.mark():
+		case set, prev == c.mark:
 			return Fresh
 		case strings.HasPrefix(prev, donePrefix):
 			c.durable, c.own = true, false
@@ -152,16 +170,8 @@ func (c *Claim) take(ctx context.Context) Verdict {
 // budget lasts: the token makes that safe, and it turns the usual case of a
 // connection that broke into an answer.
 func (c *Claim) try(ctx context.Context) (prev string, set bool, err error) {
-	claim := redis.Setting{Key: c.key, Value: c.mark(), TTL: c.s.opt.ClaimTTL, IfAbsent: true}
-	err = c.s.ask(ctx, func(ctx context.Context) error {
-		got, err := c.s.batch.ask(ctx, claim)
-		if err != nil && fault.KindOf(err) == fault.Unavailable && ctx.Err() == nil {
-			got, err = c.s.batch.ask(ctx, claim)
-		}
-		prev, set = got.Prev, got.Set
-		return err
-	})
-	return prev, set, err
+	got, err := c.s.set(ctx, redis.Setting{Key: c.key, Value: c.mark, TTL: c.s.opt.ClaimTTL, IfAbsent: true}, true)
+	return got.Prev, got.Set, err
 }
 
 // Done says that the delivery is durable: from now on its repeats are
@@ -173,11 +183,7 @@ func (c *Claim) Done(ctx context.Context) error {
 	if c.durable {
 		return nil
 	}
-	done := redis.Setting{Key: c.key, Value: donePrefix + c.token, TTL: c.s.opt.DoneTTL}
-	err := c.s.ask(ctx, func(ctx context.Context) error {
-		_, err := c.s.batch.ask(ctx, done)
-		return err
-	})
+	_, err := c.s.set(ctx, redis.Setting{Key: c.key, Value: donePrefix + c.mark[len(claimedPrefix):], TTL: c.s.opt.DoneTTL}, false)
 	c.s.stats.lost("done", err)
 	return err
 }
@@ -190,7 +196,7 @@ func (c *Claim) Release(ctx context.Context) error {
 		return nil
 	}
 	err := c.s.ask(ctx, func(ctx context.Context) error {
-		_, err := c.s.redis.CompareAndDelete(ctx, c.key, c.mark())
+		_, err := c.s.redis.CompareAndDelete(ctx, c.key, c.mark)
 		return err
 	})
 	c.s.stats.lost("release", err)

@@ -9,6 +9,11 @@ import "strings"
 // The format on the server is <prefix>:<part>:<part>…; the client adds the prefix.
 func Key(parts ...string) string {
 	var b strings.Builder
+	size := len(parts)
+	for _, p := range parts {
+		size += len(p)
+	}
+	b.Grow(size) // what must be escaped is rare
 	for i, p := range parts {
 		if i > 0 {
 			b.WriteByte(':')
