@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -96,7 +97,11 @@ func (p *Proxy) read(w http.ResponseWriter, r *http.Request, acc *entry) ([]byte
 		http.Error(w, "compressed bodies are not taken", http.StatusUnsupportedMediaType)
 		return nil, false
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wechat.MaxBody))
+	// The announced length, within the limit, saves growing the buffer step by
+	// step; bytes.Buffer wants MinRead more to see the end.
+	size := min(max(r.ContentLength, 0), wechat.MaxBody) + bytes.MinRead
+	buf := bytes.NewBuffer(make([]byte, 0, size))
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, wechat.MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -108,7 +113,7 @@ func (p *Proxy) read(w http.ResponseWriter, r *http.Request, acc *entry) ([]byte
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return nil, false
 	}
-	return body, true
+	return buf.Bytes(), true
 }
 
 // refuse gives the one answer to everything that is not authentic.
