@@ -128,7 +128,7 @@ func (w *world) startProxy(ctx context.Context, name, kafkaAddr, redisAddr strin
 		return err
 	}
 	file := filepath.Join(w.dir, name+".yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, configYAML, w.id, partitions, kafkaAddr, redisAddr, w.id, ghID, appID, token, aesKey), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, configYAML, w.id, partitions, kafkaAddr, redisAddr, w.id, ghID, appID, token, aesKey, filepath.Join(w.dir, "spool-"+name)), 0o600); err != nil {
 		return err
 	}
 	tidegate := filepath.Join(w.dir, "tidegate")
@@ -159,6 +159,7 @@ log: {level: warn, format: json, hash_key: bench}
 topics: {prefix: %[1]s, partitions: %[2]d, replication: 1, min_insync_replicas: 1, retention: 24h}
 kafka: {brokers: ["%[3]s"]}
 redis: {addrs: ["%[4]s"], prefix: %[5]s}
+proxy: {spool: {dir: "%[10]s"}}
 accounts:
   - {name: safe, mode: safe, gh_id: %[6]s, app_id: %[7]s, token: %[8]s, encoding_aes_key: %[9]s}
   - {name: plain, mode: plain, gh_id: %[6]sp, app_id: %[7]sp, token: %[8]s}
