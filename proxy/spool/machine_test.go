@@ -3,6 +3,8 @@ package spool
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +16,14 @@ import (
 	"tidegate/pkg/fault"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("SPOOL_CHILD"); dir != "" {
+		first, _ := strconv.Atoi(os.Getenv("SPOOL_FIRST"))
+		appendForEver(dir, first)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // machine is a spool on a file system that can crash, and what it owes.
 type machine struct {
