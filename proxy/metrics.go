@@ -7,8 +7,10 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	taken   *prometheus.CounterVec
 	refused *prometheus.CounterVec
-	ack     prometheus.Histogram
-	publish prometheus.Histogram
+	// unmarked are done marks that were left out because Redis was slow.
+	unmarked prometheus.Counter
+	ack      prometheus.Histogram
+	publish  prometheus.Histogram
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -22,6 +24,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_proxy_refused_total",
 			Help: "Requests refused before anything was enqueued, by reason.",
 		}, []string{"account", "reason"}),
+		unmarked: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidegate_proxy_unmarked_total", Help: "Done marks left out because too many were on their way.",
+		}),
 		ack: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tidegate_proxy_ack_seconds", Help: "Time from the request to its answer, of acknowledged callbacks.", Buckets: buckets,
 		}),
@@ -29,6 +34,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_proxy_publish_seconds", Help: "Time until the queue or the spool has acknowledged a record.", Buckets: buckets,
 		}),
 	}
-	r.MustRegister(m.taken, m.refused, m.ack, m.publish)
+	r.MustRegister(m.taken, m.refused, m.unmarked, m.ack, m.publish)
 	return m
 }

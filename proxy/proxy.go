@@ -73,9 +73,8 @@ type Proxy struct {
 	slots chan struct{}
 }
 
-// maxAfter bounds done marks on their way at once; beyond it the handler
-// writes its mark itself.
-const maxAfter = 256
+// maxAfter bounds done marks on their way at once; further ones are left out.
+const maxAfter = 4096
 
 // New makes the room and opens its listener.
 func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {

@@ -130,28 +130,29 @@ func (p *Proxy) giveBack(ctx context.Context, claim *dedupe.Claim, forget func(c
 	}
 }
 
-// done turns the claim into a done mark after the answer. Losing it only
-// makes a later repeat wait for the claim to lapse and be published again.
+// done turns the claim into a done mark after the answer, which net/http sends
+// when the handler returns: the mark must not hold it up. With too many marks
+// on their way – Redis is slow – one more is left out: a later delivery then
+// waits for the claim to lapse and is published again, and is recognised
+// further on.
 func (p *Proxy) done(ctx context.Context, claim *dedupe.Claim) {
 	if claim == nil {
 		return
 	}
-	mark := func() {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		p.m.unmarked.Inc()
+		return
+	}
+	p.after.Go(func() {
+		defer func() { <-p.slots }()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if err := claim.Done(ctx); err != nil {
 			p.d.Log.Debug("done mark not written; a later delivery is published again", zap.Error(err))
 		}
-	}
-	select {
-	case p.slots <- struct{}{}:
-		p.after.Go(func() {
-			defer func() { <-p.slots }()
-			mark()
-		})
-	default:
-		mark()
-	}
+	})
 }
 
 // unavailable is the honest answer when nothing durable took the record: not
