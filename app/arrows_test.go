@@ -20,7 +20,7 @@ var (
 	rooms      = []string{"proxy", "robot", "sender", "receipts", "console"}
 	ground     = []string{"pkg/wire", "pkg/fault", "pkg/run", "pkg/config", "pkg/telemetry", "pkg/idgen"}
 	adapters   = []string{"pkg/kafka", "pkg/redis", "pkg/sqldb", "pkg/wechat"}
-	mechanisms = []string{"pkg/dedupe", "pkg/ratelimit", "pkg/guard", "pkg/membership", "pkg/schedule", "pkg/control"}
+	mechanisms = []string{"pkg/dedupe", "pkg/ratelimit", "pkg/guard", "pkg/membership", "pkg/schedule", "pkg/control", "pkg/alarm"}
 	twins      = map[string]string{"pkg/wechat/wechatsim": "pkg/wechat", "pkg/kafka/kafkamem": "pkg/kafka", "pkg/redis/redismem": "pkg/redis"}
 	// owners lists which package alone may import a library.
 	owners = map[string][]string{
@@ -90,7 +90,7 @@ func pkgMay(dir string) []string {
 	case in(dir, adapters):
 		return append(seen, own(dir))
 	case in(dir, mechanisms):
-		return append(seen, "pkg/redis", "pkg/sqldb", "pkg/lease", "pkg/slice", own(dir))
+		return append(seen, "pkg/redis", "pkg/sqldb", "pkg/lease", "pkg/slice", "pkg/outhttp", own(dir))
 	case in(dir, []string{"pkg/lease", "pkg/slice"}):
 		return append(seen, "pkg/redis", own(dir))
 	case in(dir, []string{"pkg/api", "pkg/outhttp"}):

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
 	"tidegate/pkg/run"
@@ -25,6 +26,7 @@ type engines struct {
 	node   string
 	stack  run.Stack
 
+	alarms   *alarm.Board
 	producer *kafka.Producer
 	redis    *redis.Client
 	db       *sqldb.DB
@@ -61,6 +63,14 @@ func (e *engines) Producer() (*kafka.Producer, error) {
 	e.producer = p
 	e.stack.Push("kafka producer", p.Close)
 	return p, nil
+}
+
+// Alarms is the process's one board.
+func (e *engines) Alarms() *alarm.Board {
+	if e.alarms == nil {
+		e.alarms = alarm.NewBoard(e.log.Named("alarm"), e.reg, nil)
+	}
+	return e.alarms
 }
 
 // Admin asks Kafka about topics and lag.

@@ -29,11 +29,12 @@ type part struct {
 	role     Role
 	services []run.Service
 	ready    map[string]func(context.Context) error
-	addr     map[string]string   // what listens where
-	accounts func(Config) error  // takes changed accounts
-	rules    func(*engine.Rules) // takes changed rules; nil if it has none
-	handler  http.Handler        // its share of the public API; nil if it has none
-	store    store.Store         // the rows, of the receipts role
+	addr     map[string]string       // what listens where
+	accounts func(Config) error      // takes changed accounts
+	rules    func(*engine.Rules)     // takes changed rules; nil if it has none
+	handler  http.Handler            // its share of the public API; nil if it has none
+	store    store.Store             // the rows, of the receipts role
+	ops      map[string]http.Handler // its share of the operations listener, by pattern ("GET /ops/v1/…")
 
 	stats func() []kafka.PartitionStats // how far behind the robot role is
 }
@@ -67,8 +68,11 @@ func (r rulesSource) load(c Config, role Role) (*engine.Rules, error) {
 	return engine.Load(r.path, known)
 }
 
-// register adds the part's readiness to the operations listener.
+// register adds the part's readiness and endpoints to the operations listener.
 func (p *part) register(ops *telemetry.Ops) {
+	for pattern, h := range p.ops {
+		ops.Handle(pattern, h)
+	}
 	for name, check := range p.ready {
 		ops.AddReadiness(string(p.role)+" "+name, check)
 	}
@@ -103,7 +107,7 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 	opt.Registerer, opt.Log = e.reg, e.log.Named("dedupe")
 	d := proxy.Deps{
 		Topics: e.cfg.Topics.Names(), Publisher: producer, Claims: dedupe.New(r, opt),
-		Log: e.log.Named("proxy"), Registry: e.reg,
+		Log: e.log.Named("proxy"), Registry: e.reg, Alarms: e.Alarms(),
 	}
 	if o.rules.path != "" {
 		rules, err := o.rules.load(e.cfg, RoleProxy)
@@ -154,7 +158,7 @@ func buildRobot(e *engines, o partOptions) (*part, error) {
 	}
 	d := robot.Deps{
 		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Rules: rules,
-		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg,
+		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg, Alarms: e.Alarms(),
 	}
 	if o.breakBy != "" {
 		*o.breaker = newBreaker(o.breakBy, producer)
@@ -208,7 +212,7 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	}
 	room, err := sender.New(ctx, cfg, sender.Deps{
 		Kafka: e.cfg.Kafka, Publisher: producer, Redis: r, DB: db, WeChat: calls, Keys: api.NewKeys(api.NewBook(db, nil)),
-		IDs: idgen.NewGenerator(numbers, nil), Topics: e.cfg.Topics.Names(), Log: e.log, Reg: e.reg,
+		IDs: idgen.NewGenerator(numbers, nil), Topics: e.cfg.Topics.Names(), Log: e.log, Reg: e.reg, Alarms: e.Alarms(),
 	})
 	if err != nil {
 		return nil, err
@@ -241,7 +245,7 @@ func buildReceipts(ctx context.Context, e *engines) (*part, error) {
 	}
 	room, err := receipts.New(ctx, e.cfg.Receipts, receipts.Deps{
 		Kafka: e.cfg.Kafka, Publisher: producer, DB: db, Keys: api.NewKeys(api.NewBook(db, nil)),
-		Topics: e.cfg.Topics.Names(), Log: e.log.Named("receipts"), Registry: e.reg,
+		Topics: e.cfg.Topics.Names(), Log: e.log.Named("receipts"), Registry: e.reg, Alarms: e.Alarms(),
 	})
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/dedupe"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/run"
@@ -54,6 +55,7 @@ type Deps struct {
 	AtOnce    AtOnce // nil answers nothing at once
 	Log       *zap.Logger
 	Registry  prometheus.Registerer
+	Alarms    *alarm.Board     // nil tells nobody
 	Now       func() time.Time // nil is the real clock
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
@@ -34,6 +35,7 @@ type Deps struct {
 	Topics    wire.Topics
 	Log       *zap.Logger
 	Registry  prometheus.Registerer
+	Alarms    *alarm.Board     // nil tells nobody
 	Now       func() time.Time // nil: the real clock
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/telemetry"
@@ -41,6 +42,7 @@ type Deps struct {
 	Log       *zap.Logger
 	Hasher    telemetry.Hasher
 	Registry  prometheus.Registerer
+	Alarms    *alarm.Board     // nil tells nobody
 	Now       func() time.Time // nil is the real clock; it stamps letters only
 }
 

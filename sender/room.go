@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
@@ -47,6 +48,7 @@ type Deps struct {
 	Topics    wire.Topics
 	Log       *zap.Logger
 	Reg       prometheus.Registerer
+	Alarms    *alarm.Board     // nil tells nobody
 	Now       func() time.Time // nil: the real clock
 }
 

@@ -1,0 +1,134 @@
+package alarm
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/telemetry"
+)
+
+// Severity says how soon somebody must look.
+type Severity string
+
+// The severities.
+const (
+	Warning  Severity = "warning"  // within the working day
+	Critical Severity = "critical" // now: users notice or will soon
+)
+
+// Alarm is one condition that holds.
+type Alarm struct {
+	// Name is the kind of condition, lower_snake_case and from the code, never
+	// from outside: it is a metric label and an anchor of the runbook.
+	Name string
+	// Subject is what it is about, from configuration or bounded sets ("bank
+	// callbacks/3"); no personal data. Name and Subject together are the identity.
+	Subject  string
+	Severity Severity
+	// Text says in one sentence what is seen, with numbers, and what to do.
+	Text string
+}
+
+// Transition is an alarm that began or ended.
+type Transition struct {
+	Alarm
+	Firing bool
+	Since  time.Time // when it began
+	At     time.Time // when this transition was seen
+}
+
+// Sink is told about transitions. It must not block: a board calls it under
+// the caller's feet.
+type Sink interface{ Tell(t Transition) }
+
+// Board keeps what fires now. A nil Board takes everything and does nothing.
+// It is safe for concurrent use.
+type Board struct {
+	log   *zap.Logger
+	sinks []Sink
+	now   func() time.Time
+	gauge *prometheus.GaugeVec
+
+	mu     sync.Mutex
+	firing map[id]Transition
+}
+
+type id struct{ name, subject string }
+
+// NewBoard makes a board. now is nil for the real clock, reg nil keeps the
+// metric unregistered.
+func NewBoard(log *zap.Logger, reg prometheus.Registerer, now func() time.Time, sinks ...Sink) *Board {
+	if now == nil {
+		now = time.Now
+	}
+	b := &Board{
+		log: log, sinks: sinks, now: now, firing: map[id]Transition{},
+		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tidegate_alarm_firing", Help: "Conditions that need a person now, by name; 0 after they ended.",
+		}, []string{"name", "severity"}),
+	}
+	telemetry.Registerer(reg).MustRegister(b.gauge)
+	return b
+}
+
+// Fire says that the condition holds. Only the first time counts.
+func (b *Board) Fire(a Alarm) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := id{a.Name, a.Subject}
+	if _, known := b.firing[key]; known {
+		return
+	}
+	now := b.now()
+	t := Transition{Alarm: a, Firing: true, Since: now, At: now}
+	b.firing[key] = t
+	b.gauge.WithLabelValues(a.Name, string(a.Severity)).Inc()
+	b.log.Warn("alarm", zap.String("alarm", a.Name), zap.String("subject", a.Subject),
+		zap.String("severity", string(a.Severity)), zap.String("text", a.Text))
+	b.tell(t)
+}
+
+// Resolve says that the condition does not hold. It does nothing if it did not.
+func (b *Board) Resolve(name, subject string) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := id{name, subject}
+	t, known := b.firing[key]
+	if !known {
+		return
+	}
+	delete(b.firing, key)
+	t.Firing, t.At = false, b.now()
+	b.gauge.WithLabelValues(t.Name, string(t.Severity)).Dec()
+	b.log.Info("alarm resolved", zap.String("alarm", name), zap.String("subject", subject), zap.Duration("after", t.At.Sub(t.Since)))
+	b.tell(t)
+}
+
+func (b *Board) tell(t Transition) {
+	for _, s := range b.sinks {
+		s.Tell(t)
+	}
+}
+
+// Firing lists what fires now, in no order.
+func (b *Board) Firing() []Transition {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Transition, 0, len(b.firing))
+	for _, t := range b.firing {
+		out = append(out, t)
+	}
+	return out
+}

@@ -1,0 +1,51 @@
+package alarm_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/alarm"
+)
+
+type heard struct{ all []alarm.Transition }
+
+func (h *heard) Tell(t alarm.Transition) { h.all = append(h.all, t) }
+
+func TestOnlyTransitionsAreTold(t *testing.T) {
+	now := time.Unix(1000, 0)
+	h := &heard{}
+	reg := prometheus.NewRegistry()
+	b := alarm.NewBoard(zap.NewNop(), reg, func() time.Time { return now }, h)
+	a := alarm.Alarm{Name: "queue_faulty", Subject: "bank callbacks/3", Severity: alarm.Critical, Text: "no progress"}
+
+	b.Fire(a)
+	now = now.Add(time.Minute)
+	b.Fire(a)
+	require.Len(t, h.all, 1)
+	require.Len(t, b.Firing(), 1)
+	require.Equal(t, 1, testutil.CollectAndCount(reg, "tidegate_alarm_firing"))
+
+	b.Resolve(a.Name, "somebody else")
+	require.Len(t, h.all, 1)
+	b.Resolve(a.Name, a.Subject)
+	b.Resolve(a.Name, a.Subject)
+	require.Len(t, h.all, 2)
+	require.False(t, h.all[1].Firing)
+	require.Equal(t, time.Minute, h.all[1].At.Sub(h.all[1].Since))
+	require.Empty(t, b.Firing())
+
+	b.Fire(a)
+	require.Len(t, h.all, 3)
+}
+
+func TestNilBoardIsSilent(t *testing.T) {
+	var b *alarm.Board
+	b.Fire(alarm.Alarm{Name: "x"})
+	b.Resolve("x", "")
+	require.Empty(t, b.Firing())
+}
