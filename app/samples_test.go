@@ -25,6 +25,9 @@ var notInSamples = map[string]string{
 	"accounts[].sender.replies.start_full":      "only where a restart may exceed the cap",
 	"accounts[].sender.template.start_full":     "only where a restart may exceed the cap",
 	"accounts[].sender.subscription.start_full": "only where a restart may exceed the cap",
+	"database.allow_insecure":                   "only where the network is private and plain",
+	"kafka.allow_insecure":                      "only where the network is private and plain",
+	"redis.allow_insecure":                      "only where the network is private and plain",
 	"database.synchronous":                      "SQLite only",
 	"kafka.tls.cert_file":                       "only for brokers that ask for it",
 	"kafka.tls.key_file":                        "only for brokers that ask for it",
@@ -85,7 +88,7 @@ func secretFor(name string) string {
 	case strings.Contains(strings.ToLower(name), "aes"):
 		return "Hs8dK2mQp4Xv7Zc1Bn5Lt9Rw3Yf6Jg0EuAiOqTkMxNA"
 	case strings.HasSuffix(name, "dsn"):
-		return "postgres://tidegate:password@db.internal:5432/tidegate?sslmode=require"
+		return "postgres://tidegate:password@db.internal:5432/tidegate?sslmode=verify-full"
 	}
 	return "secret-of-" + filepath.Base(name)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type Config struct {
 	Version string `koanf:"version"`
 	SASL    SASL   `koanf:"sasl"`
 	TLS     TLS    `koanf:"tls"`
+	// AllowInsecure permits brokers on other machines without encryption or
+	// without a login: everybody on the way could then read what users wrote.
+	AllowInsecure bool `koanf:"allow_insecure"`
 	// DialTimeout bounds one connection attempt. Default 2s.
 	DialTimeout time.Duration `koanf:"dial_timeout"`
 	// RequestTimeout bounds one request of the producer and of the admin client:
@@ -111,8 +115,35 @@ func (c Config) Validate() error {
 	if err := c.SASL.validate(); err != nil {
 		return err
 	}
-	_, err := c.TLS.load()
-	return err
+	if _, err := c.TLS.load(); err != nil {
+		return err
+	}
+	return c.secure()
+}
+
+// secure refuses brokers on other machines that anybody could listen to or
+// pretend to be (S82).
+func (c Config) secure() error {
+	if c.AllowInsecure || allLoopback(c.Brokers) {
+		return nil
+	}
+	const way = "; set it up, or say kafka.allow_insecure: true if the network is private and you accept that"
+	if !c.TLS.Enabled {
+		return invalid("tls.enabled", "brokers on other machines are reached without encryption%s", way)
+	}
+	if c.SASL.Mechanism == "" && c.TLS.CertFile == "" {
+		return invalid("sasl.mechanism", "brokers on other machines are reached without a login or a client certificate%s", way)
+	}
+	return nil
+}
+
+// allLoopback reports whether nothing leaves this machine.
+func allLoopback(addrs []string) bool {
+	return !slices.ContainsFunc(addrs, func(addr string) bool {
+		host, _, err := net.SplitHostPort(addr)
+		ip := net.ParseIP(host)
+		return err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())
+	})
 }
 
 func parseVersion(s string) (sarama.KafkaVersion, error) {

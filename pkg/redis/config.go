@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ type Config struct {
 	SentinelPassword string `koanf:"sentinel_password" secret:"true"`
 	DB               int    `koanf:"db"` // not in a cluster
 	TLS              TLS    `koanf:"tls"`
+	// AllowInsecure permits servers on other machines without encryption or
+	// without a login.
+	AllowInsecure bool `koanf:"allow_insecure"`
 
 	// Timeout bounds each of: dialling, waiting for a connection, writing,
 	// reading. A context that ends earlier wins.
@@ -87,7 +91,33 @@ func (c Config) withDefaults() Config {
 // with the field and what to do. It opens no connection and no file.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	return errors.Join(append(c.checkTopology(), c.checkRest()...)...)
+	errs := append(c.checkTopology(), c.checkRest()...)
+	return errors.Join(append(errs, c.secure())...)
+}
+
+// secure refuses servers on other machines that anybody could listen to or
+// write to (S82).
+func (c Config) secure() error {
+	if c.AllowInsecure || allLoopback(c.Addrs) {
+		return nil
+	}
+	const way = "set it up, or say redis.allow_insecure: true if the network is private and you accept that"
+	if !c.TLS.Enabled {
+		return errors.New("redis.tls.enabled: servers on other machines are reached without encryption; " + way)
+	}
+	if c.Password == "" && c.TLS.CertFile == "" {
+		return errors.New("redis.password: servers on other machines are reached without a login or a client certificate; " + way)
+	}
+	return nil
+}
+
+// allLoopback reports whether nothing leaves this machine.
+func allLoopback(addrs []string) bool {
+	return !slices.ContainsFunc(addrs, func(addr string) bool {
+		host, _, err := net.SplitHostPort(addr)
+		ip := net.ParseIP(host)
+		return err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())
+	})
 }
 
 func (c Config) checkTopology() []error {

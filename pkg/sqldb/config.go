@@ -23,6 +23,9 @@ type Config struct {
 	// (TLS, several hosts and target_session_attrs are set there); for SQLite
 	// the path of the database file.
 	DSN string `koanf:"dsn" secret:"true"`
+	// AllowInsecure permits a server on another machine without encryption,
+	// without proof that it is the right one, or without a password.
+	AllowInsecure bool `koanf:"allow_insecure"`
 	// MaxConns bounds the pool (SQLite: the readers; there is always exactly
 	// one writer).
 	MaxConns int `koanf:"max_conns"`
@@ -76,8 +79,11 @@ func (c Config) Validate() error {
 		return fault.New(fault.Invalid, op, "synchronous is %q: use \"full\" or \"normal\"", c.Synchronous).WithField("synchronous")
 	}
 	if c.Driver == Postgres {
-		_, err := postgresConfig(c)
-		return err
+		pc, err := postgresConfig(c)
+		if err != nil || c.AllowInsecure {
+			return err
+		}
+		return secure(pc)
 	}
 	_, err := sqlitePath(c.DSN)
 	return err
