@@ -88,7 +88,7 @@ func pkgMay(dir string) []string {
 	case in(dir, ground):
 		return []string{own(dir)}
 	case in(dir, adapters):
-		return append(seen, own(dir))
+		return append(seen, "pkg/crash", own(dir))
 	case in(dir, mechanisms):
 		return append(seen, "pkg/redis", "pkg/sqldb", "pkg/lease", "pkg/slice", "pkg/outhttp", own(dir))
 	case in(dir, []string{"pkg/lease", "pkg/slice"}):

@@ -1,0 +1,25 @@
+// Package crash names instants at which a process can be made to die, so that a
+// fault test reaches each of them every time instead of hoping for it.
+//
+// Code calls At with the name of the instant. In a release the package is empty:
+// At does nothing, is inlined away, and neither the names nor the variables are
+// in the binary (test/chaos checks that, S90). With the build tag crash
+//
+//	TIDEGATE_CRASH_AT=CP3:7   kills the process with SIGKILL at the 7th pass of CP3
+//	TIDEGATE_LIVELOCK=CP8:2   holds whoever passes CP8 for the 2nd time or later, for ever
+//
+// SIGKILL means that nothing is flushed, closed or said to anybody, as when the
+// machine's memory runs out. One line on standard error says where it happened.
+// A variable that cannot be understood ends the process at the first pass: a
+// fault that silently does not happen would prove nothing.
+//
+// The instants:
+//
+//	CP1 body read
+//	CP2 claim written
+//	CP3 produced, unacked: the request is on its way to the broker
+//	CP4 broker or spool has acknowledged, before the HTTP answer
+//	CP5 answer sent, mark not finalised
+//	CP6 spool record half written
+//	CP7 spool replay: produced, cursor not saved
+package crash
