@@ -2,6 +2,7 @@
 # shellcheck shell=bash disable=SC2154 # engines_dir, cache_dir and dev are set by lib.sh
 
 kafka_packages() {
+  tls_packages
   have java || echo openjdk-17-jre-headless
   [[ -d $(kafka_jars) ]] || have mvn || echo maven
 }
@@ -32,18 +33,20 @@ kafka_fetch() {
 }
 
 # Settings whose default does not suit one node that tests start, kill and fill with short-lived topics.
-# Broker session and heartbeat: after kill -9 the old registration must lapse before the new process serves, 12 s by
+# Who comes in by the plain port is ANONYMOUS and may do everything; who comes in by the secured one has a name and may do
+# what an ACL says. Broker session and heartbeat: after kill -9 the old registration must lapse before the new process serves, 12 s by
 # default, about 4 s so. Eight partitions of __consumer_offsets instead of 50: the first group is ready at once.
 kafka_properties() {
-  local home=$engines_dir/kafka port controller
+  local home=$engines_dir/kafka port secured controller
   port=$(port_of kafka)
   controller=$(<"$home/port.controller")
+  secured=$(tls_port kafka)
   cat <<EOF
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$controller
-listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
-advertised.listeners=PLAINTEXT://127.0.0.1:$port
+listeners=PLAINTEXT://127.0.0.1:$port,SASL_SSL://127.0.0.1:$secured,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$port,SASL_SSL://127.0.0.1:$secured
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs=$home/data
@@ -61,6 +64,15 @@ broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=200
 log.index.size.max.bytes=1048576
 log.segment.delete.delay.ms=1000
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.type=PEM
+ssl.keystore.location=$(tls_dir)/both.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$(tls_dir)/ca.pem
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
 EOF
 }
 
@@ -70,6 +82,7 @@ kafka_start() {
   local home=$engines_dir/kafka id
   kafka_fetch
   mkdir -p "$home/data"
+  tls_prepare kafka
   [[ -s $home/port.controller ]] || remember_port "$home/port.controller"
   kafka_properties >"$home/server.properties"
   if [[ ! -e $home/data/meta.properties ]]; then

@@ -1,7 +1,10 @@
 # PostgreSQL. It refuses to run as root, so root hands it to the user that Debian's package made for it.
 # shellcheck shell=bash disable=SC2154 # engines_dir, cache_dir and dev are set by lib.sh
 
-postgres_packages() { [[ -n $(postgres_bin) ]] || echo postgresql; }
+postgres_packages() {
+  tls_packages
+  [[ -n $(postgres_bin) ]] || echo postgresql
+}
 
 # postgres_bin prints the folder of the newest installed server; Debian keeps it out of PATH.
 postgres_bin() {
@@ -20,8 +23,20 @@ postgres_clear() {
   alive "$pid" || rm -f "$file"
 }
 
+# postgres_secured lets user tidegate in by TLS and password only. PostgreSQL wants the key to be its own.
+postgres_secured() {
+  local home=$engines_dir/postgres hba=$engines_dir/postgres/data/pg_hba.conf
+  cp "$(tls_dir)/server.pem" "$(tls_dir)/server.key" "$home/data/"
+  chmod 600 "$home/data/server.key"
+  [[ $(id -u) -ne 0 ]] || chown postgres: "$home/data/server.pem" "$home/data/server.key"
+  grep -q '^hostssl all tidegate' "$hba" ||
+    sed -i '1i hostssl all tidegate 127.0.0.1/32 scram-sha-256\nhost all tidegate all reject' "$hba"
+}
+
 postgres_start() {
   local home=$engines_dir/postgres bin as=()
+  tls_files
+  port_of postgres >"$home/port.tls" # it speaks both on one port
   bin=$(postgres_bin)
   mkdir -p "$home/data" "$home/socket"
   chmod 700 "$home/data"
@@ -36,10 +51,12 @@ postgres_start() {
     "${as[@]}" "$bin/initdb" -D "$home/data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 >"$home/initdb.log" 2>&1 ||
       die "initdb failed: $(tail -n 3 "$home/initdb.log")"
   fi
+  postgres_secured
   postgres_clear
   # max_connections: the race tests of several packages run at once, each with a pool of its own.
   detach postgres "${as[@]}" "$bin/postgres" -D "$home/data" -p "$(port_of postgres)" \
-    -c listen_addresses=127.0.0.1 -c "unix_socket_directories=$home/socket" -c max_connections=300
+    -c listen_addresses=127.0.0.1 -c "unix_socket_directories=$home/socket" -c max_connections=300 \
+    -c ssl=on -c ssl_cert_file=server.pem -c ssl_key_file=server.key
 }
 
 postgres_sql() {

@@ -1,16 +1,23 @@
-# Redis with an append-only file: what a claim or a lease wrote survives kill -9.
+# Redis with the settings that we ship: the append-only file keeps what a claim or a lease wrote through kill -9. User
+# tidegate (password "secured") comes in by the TLS port; the plain port's default user may do everything.
 # shellcheck shell=bash disable=SC2154 # engines_dir, cache_dir and dev are set by lib.sh
 
-redis_packages() { have redis-server && have redis-cli || echo redis-server; }
+redis_packages() {
+  tls_packages
+  have redis-server && have redis-cli || echo redis-server
+}
 
 redis_cli() { redis-cli -h 127.0.0.1 -p "$(port_of redis)" "$@" 2>/dev/null; }
 
 redis_start() {
   local home=$engines_dir/redis
   mkdir -p "$home/data"
+  tls_prepare redis
+  sed 's/>change-me/>secured/' "$root/deployments/redis/tidegate.conf" >"$home/tidegate.conf"
   # set-proc-title no: the command line keeps naming our folder, by which pid_of knows the process.
-  detach redis redis-server --bind 127.0.0.1 --port "$(port_of redis)" --dir "$home/data" \
-    --appendonly yes --appendfsync everysec --save "" --maxmemory-policy noeviction \
+  detach redis redis-server "$home/tidegate.conf" --bind 127.0.0.1 --port "$(port_of redis)" --dir "$home/data" \
+    --tls-port "$(tls_port redis)" --tls-auth-clients no --tls-cert-file "$(tls_dir)/server.pem" \
+    --tls-key-file "$(tls_dir)/server.key" --tls-ca-cert-file "$(tls_dir)/ca.pem" --save "" \
     --set-proc-title no --daemonize no
 }
 
