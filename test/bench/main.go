@@ -41,6 +41,8 @@ type settings struct {
 	rounds  int
 	seconds float64
 	only    *regexp.Regexp
+	targets *regexp.Regexp
+	beside  string
 	limit   time.Duration
 }
 
@@ -71,11 +73,13 @@ func exit(err error) int {
 
 func parse() (settings, error) {
 	s := settings{seconds: 2.5}
-	only := ""
+	only, targets := "", ""
 	flag.StringVar(&s.out, "o", "", "write everything as one JSON object to this file")
 	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of the proxy on real engines, taken in its last cell, to this file")
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds of the closed loop, each with all targets")
 	flag.StringVar(&only, "only", ".", "run the cells whose name (closed-256-safe, open-70%-plain) matches")
+	flag.StringVar(&targets, "targets", ".", "run only the targets whose name (bare, real, beside, embedded) matches")
+	flag.StringVar(&s.beside, "beside", "", "measure this other build of tidegate as well, on the same engines, in turn: what a change costs or saves")
 	flag.DurationVar(&s.limit, "limit", 6*time.Minute, "longest time of the whole run")
 	flag.Parse()
 	roundsGiven := false
@@ -93,7 +97,10 @@ func parse() (settings, error) {
 		return s, errors.New("use BENCH_SECONDS 0.5 to 60, -rounds 1 to 20 and no further arguments")
 	}
 	var err error
-	s.only, err = regexp.Compile(only)
+	if s.only, err = regexp.Compile(only); err != nil {
+		return s, err
+	}
+	s.targets, err = regexp.Compile(targets)
 	return s, err
 }
 
@@ -102,7 +109,7 @@ func benchmark(ctx context.Context, s settings) (err error) {
 	w := &world{}
 	defer func() { err = errors.Join(err, w.stop()) }()
 	fmt.Fprintln(os.Stderr, "bench: building and starting bare, proxy and embedded engines")
-	if err := w.start(ctx); err != nil {
+	if err := w.start(ctx, s); err != nil {
 		return err
 	}
 	rep := report{Machine: describe(ctx, w), Seconds: s.seconds, Rounds: s.rounds}

@@ -46,7 +46,7 @@ func (p *report) finish() {
 		}
 	}
 	for _, c := range append(closedCells(), openCells()...) {
-		for _, t := range []string{bare, realEngines, embedded} {
+		for _, t := range []string{bare, realEngines, beside, embedded} {
 			if m, ok := p.medianOf(c, t); ok {
 				p.Medians = append(p.Medians, m)
 			}
@@ -103,6 +103,7 @@ func (p *report) print(out io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.1f\t%.1f\t%.1f\t%s\t%s%.0f\t\n", m.Cell, m.Target, m.PerSecond, m.P50, m.P99, m.P999, number(m.Ratio, "%.2f"), cpuColumns(m.CPU), m.Other)
 	}
 	w.Flush()
+	p.printBars(out)
 	for _, r := range p.Rows {
 		if r.Problem != "" {
 			fmt.Fprintf(out, "NO RESULT: round %d %s on %s: %s\n", r.Round, r.Cell.Name, r.Target, r.Problem)

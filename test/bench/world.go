@@ -14,12 +14,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tidegate/pkg/wire"
 )
 
 // The targets.
 const (
 	bare        = "bare"
 	realEngines = "real"     // the proxy role on Apache Kafka and Redis
+	beside      = "beside"   // another build of the proxy, on the same engines as real
 	embedded    = "embedded" // the proxy role on the engines of tidegate dev
 )
 
@@ -51,7 +54,7 @@ func (w *world) target(name string) *target {
 	return nil
 }
 
-func (w *world) start(ctx context.Context) (err error) {
+func (w *world) start(ctx context.Context, s settings) (err error) {
 	kafkaAddr, redisAddr := os.Getenv("TIDEGATE_TEST_KAFKA"), os.Getenv("TIDEGATE_TEST_REDIS")
 	if kafkaAddr == "" || redisAddr == "" {
 		return errors.New(`TIDEGATE_TEST_KAFKA and TIDEGATE_TEST_REDIS are not set: run deployments/dev/engines up, then eval "$(deployments/dev/engines env)"`)
@@ -69,14 +72,29 @@ func (w *world) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := w.startBare(); err != nil {
+	if s.targets.MatchString(bare) {
+		if err := w.startBare(); err != nil {
+			return err
+		}
+	}
+	tidegate := filepath.Join(w.dir, "tidegate")
+	// The proxy on real engines always runs: the report describes its engines.
+	if err := w.startProxy(ctx, instance{realEngines, tidegate, kafkaAddr, redisAddr, wire.Partitions, engineIDs(kafkaAddr, redisAddr)}); err != nil {
 		return err
 	}
-	cpu := map[string]int{"kafka": listenerOf(kafkaAddr), "redis": listenerOf(redisAddr)}
-	if err := w.startProxy(ctx, realEngines, kafkaAddr, redisAddr, 12, cpu); err != nil {
-		return err
+	if s.beside != "" {
+		if err := w.startProxy(ctx, instance{beside, s.beside, kafkaAddr, redisAddr, wire.Partitions, engineIDs(kafkaAddr, redisAddr)}); err != nil {
+			return err
+		}
 	}
-	return w.startEmbedded(ctx)
+	if s.targets.MatchString(embedded) {
+		return w.startEmbedded(ctx, tidegate)
+	}
+	return nil
+}
+
+func engineIDs(kafkaAddr, redisAddr string) map[string]int {
+	return map[string]int{"kafka": listenerOf(kafkaAddr), "redis": listenerOf(redisAddr)}
 }
 
 func (w *world) startBare() error {
@@ -102,7 +120,7 @@ func (w *world) launch(name, path string, args ...string) (*process, error) {
 
 // startEmbedded starts the engines of tidegate dev in a process of their own,
 // so that their CPU is told apart from the door's.
-func (w *world) startEmbedded(ctx context.Context) error {
+func (w *world) startEmbedded(ctx context.Context, tidegate string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -117,31 +135,40 @@ func (w *world) startEmbedded(ctx context.Context) error {
 		return err
 	}
 	kafkaAddr, redisAddr, _ := strings.Cut(line, " ")
-	return w.startProxy(ctx, embedded, kafkaAddr, redisAddr, 4, map[string]int{"engines": p.cmd.Process.Pid})
+	return w.startProxy(ctx, instance{embedded, tidegate, kafkaAddr, redisAddr, wire.PartitionsEmbedded, map[string]int{"engines": p.cmd.Process.Pid}})
+}
+
+// instance is one proxy to start.
+type instance struct {
+	name, program        string
+	kafkaAddr, redisAddr string
+	partitions           int
+	cpu                  map[string]int // of the engines, by the name of the column
 }
 
 // startProxy starts the proxy role as it is shipped: the configuration names
-// engines and accounts and changes nothing else.
-func (w *world) startProxy(ctx context.Context, name, kafkaAddr, redisAddr string, partitions int, cpu map[string]int) error {
+// engines and accounts and changes nothing else. Each has topics and keys of its
+// own.
+func (w *world) startProxy(ctx context.Context, i instance) error {
+	id := w.id + i.name[:1]
 	door, ops, err := freeAddrs()
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(w.dir, name+".yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, configYAML, w.id, partitions, kafkaAddr, redisAddr, w.id, ghID, appID, token, aesKey, filepath.Join(w.dir, "spool-"+name)), 0o600); err != nil {
+	file := filepath.Join(w.dir, i.name+".yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, configYAML, id, i.partitions, i.kafkaAddr, i.redisAddr, id, ghID, appID, token, aesKey, filepath.Join(w.dir, "spool-"+i.name)), 0o600); err != nil {
 		return err
 	}
-	tidegate := filepath.Join(w.dir, "tidegate")
-	if err := command(ctx, w.dir, tidegate, "topics", "--config", file); err != nil {
+	if err := command(ctx, w.dir, i.program, "topics", "--config", file); err != nil {
 		return err
 	}
 	// Pushed before the proxy: topics are removed when nobody writes to them any more.
-	e, err := newEffects(kafkaAddr, redisAddr, w.id)
+	e, err := newEffects(i.kafkaAddr, i.redisAddr, id)
 	if err != nil {
 		return err
 	}
 	w.stack = append(w.stack, e.close)
-	p, err := w.launch("proxy-"+name, tidegate, "proxy", "--config", file, "--set", "ops.addr="+ops, "--set", "proxy.http.addr="+door)
+	p, err := w.launch("proxy-"+i.name, i.program, "proxy", "--config", file, "--set", "ops.addr="+ops, "--set", "proxy.http.addr="+door)
 	if err != nil {
 		return err
 	}
@@ -149,8 +176,8 @@ func (w *world) startProxy(ctx context.Context, name, kafkaAddr, redisAddr strin
 	if err := p.ready(ctx, func() (string, error) { return get(ctx, "http://"+ops+"/readyz") }); err != nil {
 		return err
 	}
-	cpu["door"] = p.cmd.Process.Pid
-	w.targets = append(w.targets, &target{name: name, addr: door, ops: ops, cpu: cpu, effects: e})
+	i.cpu["door"] = p.cmd.Process.Pid
+	w.targets = append(w.targets, &target{name: i.name, addr: door, ops: ops, cpu: i.cpu, effects: e})
 	return nil
 }
 
