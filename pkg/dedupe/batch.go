@@ -48,31 +48,66 @@ type question struct {
 // over. A question that is given up before it has left is never sent: its owner
 // has gone on, and nobody would release its claim.
 func (b *batcher) ask(ctx context.Context, over <-chan time.Time, s redis.Setting) (redis.Setting, error) {
+	q := b.question(s)
+	b.put(q)
+	s, _, err := b.await(ctx, over, q)
+	return s, err
+}
+
+// askBoth is ask for two questions that leave with the same pipeline. Each
+// answer carries its own error.
+func (b *batcher) askBoth(ctx context.Context, over <-chan time.Time, s, t redis.Setting) (redis.Setting, redis.Setting) {
+	p, q := b.question(s), b.question(t)
+	b.put(p, q)
+	s, ended, err := b.await(ctx, over, p)
+	s.Err = err
+	if ended {
+		// over gives its word once; the second has no more time than the first.
+		past := make(chan time.Time)
+		close(past)
+		over = past
+	}
+	t, _, err = b.await(ctx, over, q)
+	t.Err = err
+	return s, t
+}
+
+func (b *batcher) question(s redis.Setting) *question {
 	q, _ := b.questions.Get().(*question)
 	if q == nil {
 		q = &question{answered: make(chan struct{}, 1)}
 	}
 	q.Setting = s
+	return q
+}
+
+// put lets questions leave with the next pipeline.
+func (b *batcher) put(qs ...*question) {
 	b.mu.Lock()
-	b.waiting = append(b.waiting, q)
+	b.waiting = append(b.waiting, qs...)
 	idle := !b.out
 	b.out = true
 	b.mu.Unlock()
 	if idle {
 		go b.work() //nolint:gosec // it serves other callers too, so no caller may end it
 	}
+}
+
+// await waits for the answer to a question that was put. ended reports that
+// there is none, since time was up.
+func (b *batcher) await(ctx context.Context, over <-chan time.Time, q *question) (s redis.Setting, ended bool, err error) {
 	cause := errBudget
 	select {
 	case <-q.answered:
 		s = q.Setting
 		b.questions.Put(q)
-		return s, s.Err
+		return s, false, s.Err
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-over:
 	}
 	b.forget(q) // not used again: it may be out, and be answered later
-	return s, fault.Wrap(fault.Unavailable, "ask redis", cause)
+	return redis.Setting{}, true, fault.Wrap(fault.Unavailable, "ask redis", cause)
 }
 
 // timer gives a running timer of one budget; give it back with rest.

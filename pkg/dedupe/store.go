@@ -55,12 +55,14 @@ type Store struct {
 	opt   Options
 	gate  *breaker
 	stats *stats
+	// nonces is used only by who asks for nonces.
+	nonces nonceMemory
 }
 
 // New makes a store over c. Call Options.Validate before; New does not fail.
 func New(c *redis.Client, opt Options) *Store {
 	opt = opt.withDefaults()
-	s := &Store{redis: c, opt: opt, batch: &batcher{redis: c, budget: opt.Budget}, gate: &breaker{after: opt.BreakAfter, interval: opt.ProbeEvery}}
+	s := &Store{redis: c, opt: opt, batch: &batcher{redis: c, budget: opt.Budget}, gate: &breaker{after: opt.BreakAfter, interval: opt.ProbeEvery}, nonces: nonceMemory{limit: maxNonces / 2}}
 	s.stats = newStats(opt.Registerer, s.gate)
 	return s
 }
@@ -71,10 +73,14 @@ func New(c *redis.Client, opt Options) *Store {
 // The claim is never nil. After publishing call Done; if publishing failed for
 // sure call Release. After Duplicate both do nothing.
 func (s *Store) Claim(ctx context.Context, identityKey string) (Verdict, *Claim) {
-	c := &Claim{s: s, key: redis.Key("claim", digest(identityKey)), mark: claimedPrefix + rand.Text()}
+	c := s.newClaim(identityKey)
 	v := c.take(ctx)
 	s.stats.verdicts.WithLabelValues(v.String()).Inc()
 	return v, c
+}
+
+func (s *Store) newClaim(identityKey string) *Claim {
+	return &Claim{s: s, key: redis.Key("claim", digest(identityKey)), mark: claimedPrefix + rand.Text()}
 }
 
 // ask runs one question to Redis within the budget and tells the breaker.
@@ -96,10 +102,16 @@ func (s *Store) set(ctx context.Context, what redis.Setting, twice bool) (redis.
 	budget := s.batch.timer()
 	defer s.batch.rest(budget)
 	got, err := s.batch.ask(ctx, budget.C, what)
-	if twice && err != nil && fault.KindOf(err) == fault.Unavailable && !errors.Is(err, errBudget) && ctx.Err() == nil {
+	if twice && again(ctx, err) {
 		got, err = s.batch.ask(ctx, budget.C, what)
 	}
 	return got, s.heard(ctx, err)
+}
+
+// again reports whether a question may be asked once more: its connection broke,
+// and neither its budget nor its caller is at an end.
+func again(ctx context.Context, err error) bool {
+	return err != nil && fault.KindOf(err) == fault.Unavailable && !errors.Is(err, errBudget) && ctx.Err() == nil
 }
 
 // heard tells the breaker how asking went.
@@ -140,11 +152,17 @@ type Claim struct {
 }
 
 func (c *Claim) take(ctx context.Context) Verdict {
+	prev, set, err := c.try(ctx)
+	return c.settle(ctx, prev, set, err)
+}
+
+// settle makes a verdict of the first answer, and asks again while another
+// delivery holds the identity.
+func (c *Claim) settle(ctx context.Context, prev string, set bool, err error) Verdict {
 	c.own = true
 	deadline := time.Now().Add(c.s.opt.Wait)
 	pause := 10 * time.Millisecond
 	for {
-		prev, set, err := c.try(ctx)
 		switch {
 		case err != nil:
 			return Unchecked
@@ -163,14 +181,19 @@ func (c *Claim) take(ctx context.Context) Verdict {
 			return Overdue
 		}
 		pause = min(2*pause, 100*time.Millisecond)
+		prev, set, err = c.try(ctx)
 	}
+}
+
+func (c *Claim) setting() redis.Setting {
+	return redis.Setting{Key: c.key, Value: c.mark, TTL: c.s.opt.ClaimTTL, IfAbsent: true}
 }
 
 // try asks for the claim. A question that failed is asked once more while the
 // budget lasts: the token makes that safe, and it turns the usual case of a
 // connection that broke into an answer.
 func (c *Claim) try(ctx context.Context) (prev string, set bool, err error) {
-	got, err := c.s.set(ctx, redis.Setting{Key: c.key, Value: c.mark, TTL: c.s.opt.ClaimTTL, IfAbsent: true}, true)
+	got, err := c.s.set(ctx, c.setting(), true)
 	return got.Prev, got.Set, err
 }
 
