@@ -124,6 +124,7 @@ func LoadConfig(file string, set map[string]string) (Config, error) {
 	err := config.Load(&c, config.Source{
 		File: file, EnvPrefix: EnvPrefix, Environ: os.Environ(), Set: set,
 		Ignore: []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_"},
+		Moved:  map[string]string{"proxy.repeat_window": "proxy.repeats.window", "proxy.repeat_events": "proxy.repeats.rules[].types"},
 	})
 	c.nameGroups()
 	return c, err

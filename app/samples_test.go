@@ -45,6 +45,8 @@ var notInSamples = map[string]string{
 	"ops.read_header_timeout":                   "the default is right",
 	"ops.read_timeout":                          "the default is right",
 	"ops.write_timeout":                         "the default is right",
+	"proxy.repeats.rules[].key":                 "described in a comment: the default has one rule for all keys",
+	"proxy.repeats.rules[].window":              "described in a comment: the default is the window of the section",
 	"proxy.http.cert_file":                      "a load balancer speaks TLS",
 	"proxy.http.key_file":                       "a load balancer speaks TLS",
 	"proxy.http.max_header_bytes":               "the default is right",
@@ -115,7 +117,7 @@ func TestSamplesStateTheDefaults(t *testing.T) {
 		return c
 	}
 	proxy, robot, sender, receipts := load(app.RoleProxy), load(app.RoleRobot), load(app.RoleSender), load(app.RoleReceipts)
-	require.Equal(t, d.Proxy.RepeatEvents, proxy.Proxy.RepeatEvents)
+	require.Equal(t, d.Proxy.Repeats, proxy.Proxy.Repeats)
 	require.Equal(t, d.Proxy.Budget, proxy.Proxy.Budget)
 	proxy.Proxy.Spool.Dir = ""
 	require.Equal(t, d.Proxy.Spool, proxy.Proxy.Spool)

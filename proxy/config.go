@@ -15,11 +15,8 @@ type Config struct {
 	// Budget bounds one callback from the first byte of its body to the
 	// answer; WeChat hangs up after 5 s.
 	Budget time.Duration `koanf:"budget"`
-	// RepeatWindow is how soon the same action of the same user counts as a
-	// repeat (M9); 0 switches it off.
-	RepeatWindow time.Duration `koanf:"repeat_window"`
-	// RepeatEvents lists the events that M9 applies to. Text is never one.
-	RepeatEvents []string `koanf:"repeat_events"`
+	// Repeats says which actions of a user count as repeats (M9).
+	Repeats RepeatsConfig `koanf:"repeats"`
 	// Spool keeps callbacks on this node's disk while the queue cannot take
 	// them.
 	Spool SpoolConfig `koanf:"spool"`
@@ -42,14 +39,10 @@ func DefaultConfig() Config {
 	h := run.DefaultHTTPConfig()
 	h.Addr = "127.0.0.1:8080"
 	return Config{
-		HTTP:         h,
-		Budget:       3 * time.Second,
-		RepeatWindow: 10 * time.Second,
-		RepeatEvents: []string{
-			wechat.EventClick, wechat.EventView, wechat.EventScan, wechat.EventScanCodePush, wechat.EventScanCodeWaitMsg,
-			wechat.EventLocationSelect, "view_miniprogram", "pic_sysphoto", "pic_photo_or_album", "pic_weixin",
-		},
-		Spool: SpoolConfig{MaxBytes: 1 << 30, PublishTimeout: time.Second},
+		HTTP:    h,
+		Budget:  3 * time.Second,
+		Repeats: defaultRepeats(),
+		Spool:   SpoolConfig{MaxBytes: 1 << 30, PublishTimeout: time.Second},
 	}
 }
 
@@ -61,8 +54,8 @@ func (c Config) Validate() error {
 	if c.Budget <= 0 || c.Budget > 4500*time.Millisecond {
 		return fmt.Errorf("proxy.budget %s: use more than 0 and at most 4.5s, since WeChat hangs up after 5s", c.Budget)
 	}
-	if c.RepeatWindow < 0 || c.RepeatWindow > time.Hour {
-		return fmt.Errorf("proxy.repeat_window %s: use 0 (off) to 1h", c.RepeatWindow)
+	if err := c.Repeats.validate(); err != nil {
+		return err
 	}
 	return c.Spool.validate(c.Budget)
 }

@@ -85,9 +85,6 @@ func stateOf(o wechat.Outcome) wire.State {
 	return wire.Unknown
 }
 
-// action is what M9 compares: the same kind of request by the same user.
-func action(c *wire.Callback) string { return c.Event + ":" + c.EventKey }
-
 // claimKey is the identity under which deliveries of one callback meet.
 func claimKey(c *wire.Callback) string { return c.IdentityHash }
 

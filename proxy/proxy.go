@@ -65,7 +65,7 @@ type Proxy struct {
 	d        Deps
 	accounts atomic.Pointer[map[string]*entry]
 	atOnce   atomic.Pointer[AtOnce]
-	repeats  map[string]bool
+	repeats  repeatTable
 	m        *metrics
 	out      *outlet
 	server   *run.HTTPServer
@@ -86,10 +86,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	p := &Proxy{cfg: cfg, d: d, repeats: map[string]bool{}, slots: make(chan struct{}, maxAfter)}
-	for _, e := range cfg.RepeatEvents {
-		p.repeats[e] = true
-	}
+	p := &Proxy{cfg: cfg, d: d, repeats: cfg.Repeats.compile(), slots: make(chan struct{}, maxAfter)}
 	p.SetAtOnce(d.AtOnce)
 	if err := p.SetAccounts(accounts); err != nil {
 		return nil, err

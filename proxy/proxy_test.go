@@ -116,7 +116,7 @@ func TestAHastySecondPressIsRecordedAndNotWorked(t *testing.T) {
 }
 
 func TestRepeatsOfTextAreWorkedAndTheWindowCanBeOff(t *testing.T) {
-	w := newWorld(t, wechat.ModeSafe, nil, func(c *proxy.Config) { c.RepeatWindow = 0 })
+	w := newWorld(t, wechat.ModeSafe, nil, func(c *proxy.Config) { c.Repeats.Window = 0 })
 	requireAck(t, w.post(text(1, "yes")))
 	requireAck(t, w.post(text(2, "yes")))
 	requireAck(t, w.post(click(1, "k")))

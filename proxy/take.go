@@ -49,8 +49,8 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	}
 	repeat, forget := p.isRepeat(ctx, c)
 	var err error
-	if repeat {
-		err = p.publishRepeat(ctx, c)
+	if repeat != nil {
+		err = p.publishRepeat(ctx, c, repeat)
 	} else {
 		err = p.publish(ctx, a.acc.topics.callbacks, c)
 	}
@@ -60,7 +60,7 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 		return
 	}
 	kind := "accepted"
-	if repeat {
+	if repeat != nil {
 		kind = "repeat"
 	}
 	p.m.taken.WithLabelValues(a.acc.Name, kind).Inc()
@@ -79,31 +79,6 @@ func (p *Proxy) receipts(ctx context.Context, w http.ResponseWriter, a arrival) 
 	}
 	p.m.taken.WithLabelValues(a.acc.Name, "receipt").Inc()
 	p.success(w, a)
-}
-
-// isRepeat asks whether this user did the same within the window (M9). Redis
-// being away means no: a repeat costs less than a refusal.
-func (p *Proxy) isRepeat(ctx context.Context, c *wire.Callback) (bool, func(context.Context)) {
-	nothing := func(context.Context) {}
-	if p.cfg.RepeatWindow == 0 || c.Unchecked || c.Quarantined != "" || !p.repeats[c.Event] {
-		return false, nothing
-	}
-	repeat, forget, err := p.d.Claims.Repeat(ctx, c.Account, c.OpenID, action(c), c.IdentityHash, p.cfg.RepeatWindow)
-	if err != nil {
-		p.m.taken.WithLabelValues(c.Account, "repeat_unchecked").Inc()
-		return false, nothing
-	}
-	if forget == nil {
-		forget = nothing
-	}
-	return repeat, forget
-}
-
-func (p *Proxy) publishRepeat(ctx context.Context, c *wire.Callback) error {
-	return p.publish(ctx, p.d.Topics.Repeats(), &wire.Repeat{
-		ID: c.ID, Account: c.Account, OpenID: c.OpenID, Action: action(c),
-		Reason: "same action within " + p.cfg.RepeatWindow.String(), At: c.ReceivedAt, TraceParent: c.TraceParent,
-	})
 }
 
 func (p *Proxy) publish(ctx context.Context, topic string, l wire.Letter) error {

@@ -42,6 +42,9 @@ type Source struct {
 	Ignore []string
 	// Set holds dotted keys from flags.
 	Set map[string]string
+	// Moved tells where keys of earlier releases are now: they stay unknown, but
+	// the error names the new place.
+	Moved map[string]string
 }
 
 // Load fills dst, a pointer to a struct that already holds the defaults.
@@ -130,7 +133,7 @@ func (s Source) explain(err error, dst any) error {
 		where = "configuration " + s.File
 	}
 	text := strings.ReplaceAll(err.Error(), "decoding failed due to the following error(s):\n\n", "")
-	if lines := unknownKeys(text, dst); len(lines) > 0 {
+	if lines := unknownKeys(text, dst, s.Moved); len(lines) > 0 {
 		return fmt.Errorf("%s: %s", where, strings.Join(lines, "\n"))
 	}
 	return fmt.Errorf("%s: %s", where, text)

@@ -79,6 +79,15 @@ func TestUnknownKeysAreRefusedWithWhatWasMeant(t *testing.T) {
 	require.ErrorContains(t, err, "did you mean redis.addrs?")
 }
 
+func TestMovedKeysAreRefusedWithTheirNewPlace(t *testing.T) {
+	s := config.Source{File: write(t, "redis: {servers: [x:1], adrs: [y:1]}\n"), EnvPrefix: "TIDEGATE_", Environ: []string{"TIDEGATE_SPEED=1"},
+		Moved: map[string]string{"redis.servers": "redis.addrs", "speed": "rate"}}
+	err := config.Load(&conf{}, s)
+	require.ErrorContains(t, err, "unknown key redis.servers; it is redis.addrs now")
+	require.ErrorContains(t, err, "unknown key speed; it is rate now")
+	require.ErrorContains(t, err, "unknown key redis.adrs; did you mean redis.addrs?")
+}
+
 func TestBareNumbersAreNoDurations(t *testing.T) {
 	_, err := load(t, "redis: {timeout: 5}\n")
 	require.ErrorContains(t, err, "write a duration such as 5s")

@@ -15,8 +15,9 @@ var invalidKeys = regexp.MustCompile(`'([^']*)' has invalid keys: ([^\n]*)`)
 var index = regexp.MustCompile(`\[\d+\]`)
 
 // unknownKeys turns the decoder's report into one line per unknown key, with
-// the known keys that look most like it, or those of its section.
-func unknownKeys(text string, dst any) []string {
+// its new place if it moved, or else the known keys that look most like it, or
+// those of its section.
+func unknownKeys(text string, dst any, moved map[string]string) []string {
 	known := Keys(dst)
 	root := reflect.TypeOf(dst).Elem().String()
 	var lines []string
@@ -24,7 +25,11 @@ func unknownKeys(text string, dst any) []string {
 		section := strings.TrimPrefix(strings.TrimPrefix(m[1], root), ".")
 		for name := range strings.SplitSeq(m[2], ", ") {
 			key := strings.TrimPrefix(section+"."+name, ".")
-			lines = append(lines, fmt.Sprintf("unknown key %s; %s", key, advice(key, known)))
+			hint := advice(key, known)
+			if to, ok := moved[key]; ok {
+				hint = "it is " + to + " now"
+			}
+			lines = append(lines, fmt.Sprintf("unknown key %s; %s", key, hint))
 		}
 	}
 	return lines

@@ -159,14 +159,17 @@ type Receipt struct {
 
 // Repeat records a user's repeated action that was acked and not worked (M9).
 type Repeat struct {
-	ID          string `json:"id"` // of the repeated callback
-	Account     string `json:"account"`
-	OpenID      string `json:"openid"`
-	Action      string `json:"action"`
-	Of          string `json:"of,omitempty"` // identity of the first one
-	Reason      string `json:"reason"`
-	At          int64  `json:"at"`
-	TraceParent string `json:"traceparent,omitempty"`
+	ID           string `json:"id"`                      // of the repeated callback
+	IdentityHash string `json:"identity_hash,omitempty"` // missing in letters of early doors
+	Account      string `json:"account"`
+	OpenID       string `json:"openid"`
+	Action       string `json:"action"`
+	Of           string `json:"of,omitempty"` // identity of the first one
+	Reason       string `json:"reason"`
+	Rule         string `json:"rule,omitempty"`      // the rule that decided, by its place in the door's configuration
+	WindowMS     int64  `json:"window_ms,omitempty"` // its window in milliseconds
+	At           int64  `json:"at"`
+	TraceParent  string `json:"traceparent,omitempty"`
 }
 
 // DeadLetter is a record that nobody could work, kept whole with the reason.
