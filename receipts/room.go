@@ -106,7 +106,7 @@ func (r *Room) openGroups() (err error) {
 	if r.news, err = kafka.NewGroup(r.d.Kafka, opt, r.d.Log, r.d.Registry); err != nil {
 		return err
 	}
-	opt.Group, opt.Topics = r.cfg.Group+"-queued", nil
+	opt.Group, opt.Topics = wire.QueuedGroup(r.cfg.Group), nil
 	r.queued, err = kafka.NewGroup(r.d.Kafka, opt, r.d.Log, r.d.Registry)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
+	"tidegate/pkg/wire"
 )
 
 // member is one account's part of the robot: its reader in the consumer group
@@ -81,7 +82,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 		m.limiter = ratelimit.New(a.Limits.limit())
 	}
 	g, err := kafka.NewGroup(r.d.Kafka, kafka.GroupOptions{
-		Group: r.cfg.Group + "." + a.Name, Topics: []string{r.d.Topics.Callbacks(a.Name)},
+		Group: wire.RobotGroup(r.cfg.Group, a.Name), Topics: []string{r.d.Topics.Callbacks(a.Name)},
 		Handler:   func(ctx context.Context, rec kafka.Record) error { return r.handle(ctx, m, rec) },
 		Workers:   m.workers,
 		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow,

@@ -166,13 +166,9 @@ func (s *Sender) consumeWith(ctx context.Context, st *station, workers map[strin
 }
 
 func (s *Sender) newGroup(st *station, lane string, workers int) (*kafka.Group, error) {
-	topic := s.topics.Pushes(st.name, lane)
-	if lane == wire.LaneReplies {
-		topic = s.topics.Replies(st.name)
-	}
 	return kafka.NewGroup(s.kafka, kafka.GroupOptions{
-		Group:        s.topics.Prefix + ".sender." + st.name + "." + lane,
-		Topics:       []string{topic},
+		Group:        s.topics.SenderGroup(st.name, lane),
+		Topics:       []string{s.topics.Lane(st.name, lane)},
 		Workers:      workers,
 		DrainTimeout: drainTimeout,
 		OnRevoke:     s.memory.forget,
