@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/wechat"
 )
 
@@ -72,6 +73,7 @@ func (p *Proxy) callback(w http.ResponseWriter, r *http.Request, acc *entry, beg
 	if !ok {
 		return
 	}
+	crash.At("CP1")
 	opened, err := acc.verifier.Open(q, body)
 	if err != nil {
 		p.refuse(w, acc, err)

@@ -159,5 +159,5 @@ func (p *Proxy) Run(ctx context.Context) error {
 func (p *Proxy) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/wx/{account}", p.serve)
-	return recoverer(mux, p.d.Log)
+	return recoverer(sentAtOnce(mux), p.d.Log)
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/dedupe"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
@@ -37,6 +38,8 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	c := p.letter(a)
 	verdict, claim := p.d.Claims.Claim(ctx, claimKey(c))
 	switch verdict {
+	case dedupe.Fresh:
+		crash.At("CP2")
 	case dedupe.Duplicate:
 		p.m.taken.WithLabelValues(a.acc.Name, "duplicate").Inc()
 		p.answer(w, a, c)
@@ -64,7 +67,9 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 		kind = "repeat"
 	}
 	p.m.taken.WithLabelValues(a.acc.Name, kind).Inc()
+	crash.At("CP4")
 	p.answer(w, a, c)
+	crash.At("CP5")
 	p.done(ctx, claim)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/fault"
 )
 
@@ -72,6 +73,7 @@ func (p *pass) sendLane(ctx context.Context, l []*item, publish Publish) {
 		}
 		p.s.stats.replayed.Add(1)
 		it.done = true
+		crash.At("CP7")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/fault"
 )
 
@@ -72,6 +73,7 @@ func (s *Spool) commit(frames []byte) error {
 		}
 	}
 	seg := s.active
+	crash.With("CP6", func() { _, _ = s.handle.WriteAt(frames[:halfOf(frames)], seg.size) })
 	_, err := s.handle.WriteAt(frames, seg.size) // only this goroutine changes size
 	if err == nil {
 		s.stats.syncs.Add(1)
@@ -95,6 +97,15 @@ func (s *Spool) commit(frames []byte) error {
 		s.active, s.handle = nil, nil
 	}
 	return nil
+}
+
+// halfOf is the middle of the first frame, for crash point CP6.
+func halfOf(frames []byte) int64 {
+	f, _, err := (&scanner{r: bytesAt(frames), end: int64(len(frames))}).at(0)
+	if err != nil || f == nil {
+		return 0
+	}
+	return f.size / 2
 }
 
 // create makes the next segment, named by the first sequence that goes into it.
