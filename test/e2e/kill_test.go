@@ -15,6 +15,7 @@ import (
 
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wechat/wechatsim"
+	"tidegate/test/chaos/herd"
 )
 
 // inFlightPerSender is the concurrency of replies in the configuration.
@@ -95,21 +96,21 @@ func (w *world) killUnderLoad(name string) (rebalances float64) {
 	rebalances = robots(p)
 	w.waitForWork()
 	before := w.sim.Verdict(0)
-	p.kill9()
+	p.Kill()
 	require.Positive(w.t, inFlight(before), "no work in flight when %s was killed", name)
 	// The rest of the deployment must go on without it.
 	w.waitForAcks(before.Callbacks.Acked + 200)
-	p.restart()
+	p.Restart()
 	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 200)
 	return rebalances
 }
 
 // robots counts the generations of its group that a robot has seen.
-func robots(p *process) float64 {
-	if !strings.HasPrefix(p.name, "robot") {
+func robots(p *herd.Process) float64 {
+	if !strings.HasPrefix(p.Name, "robot") {
 		return 0
 	}
-	return p.metric("tidegate_kafka_rebalances_total")
+	return p.Metric("tidegate_kafka_rebalances_total")
 }
 
 // inFlight is what was promised and not yet done: callbacks under way,
@@ -130,15 +131,7 @@ func (w *world) waitForAcks(n int64) {
 
 func (w *world) wait(what string, done func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !done() {
-		require.True(w.t, time.Now().Before(deadline), "waited 60 s for %s", what)
-		select {
-		case <-w.t.Context().Done():
-			w.t.Fatal("the test ended")
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	herd.Wait(w.t, what, 60*time.Second, done)
 }
 
 // flagged reads the rows that say "may have been seen twice", and whose.

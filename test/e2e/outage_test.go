@@ -39,7 +39,7 @@ func TestKafkaAway(t *testing.T) {
 	t.Cleanup(func() { engines(t, "restart", "kafka") }) // harmless when it runs
 	before := w.sim.Verdict(0).Callbacks.Acked
 	w.waitForAcks(before + 800)
-	spooled := w.parts["proxy0"].metric("tidegate_proxy_spool_records") + w.parts["proxy1"].metric("tidegate_proxy_spool_records")
+	spooled := w.parts["proxy0"].Metric("tidegate_proxy_spool_records") + w.parts["proxy1"].Metric("tidegate_proxy_spool_records")
 	require.Positive(t, spooled, "the acks of the outage must have come out of the spools")
 	engines(t, "restart", "kafka")
 	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 200)

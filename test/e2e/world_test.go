@@ -20,6 +20,7 @@ import (
 	"tidegate/client"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wechat/wechatsim"
+	"tidegate/test/chaos/herd"
 )
 
 const (
@@ -36,8 +37,11 @@ type world struct {
 	t      *testing.T
 	sim    *wechatsim.Sim
 	prefix string
-	file   string // configuration shared by all roles
-	parts  map[string]*process
+	file   string                     // configuration shared by all roles
+	plain  string                     // the one that reaches the engines without encryption, if file does not
+	extra  func(role string) []string // further arguments of a role; nil has none
+	herd   *herd.Herd
+	parts  map[string]*herd.Process
 	addr   map[string]string
 	lb     *balancer
 	key    string
@@ -62,12 +66,20 @@ func engine(t *testing.T, name string) string {
 // engines do not meet.
 func newWorld(t *testing.T, s shape) *world {
 	t.Helper()
-	w := &world{t: t, prefix: "e2e" + strconv.FormatInt(time.Now().UnixNano(), 36), parts: map[string]*process{}, addr: map[string]string{}}
-	w.startSim(s.followers)
-	w.writeConfig(s)
+	w := newBareWorld(t, s)
 	w.command("topics", "--config", w.file)
 	w.key = w.makeKey()
 	w.startAll(s)
+	return w
+}
+
+// newBareWorld has a simulator and a configuration and runs nothing.
+func newBareWorld(t *testing.T, s shape) *world {
+	t.Helper()
+	w := &world{t: t, prefix: "e2e" + strconv.FormatInt(time.Now().UnixNano(), 36), parts: map[string]*herd.Process{}, addr: map[string]string{}}
+	w.startSim(s.followers)
+	w.herd = herd.New(t)
+	w.writeConfig(s)
 	return w
 }
 
@@ -158,7 +170,7 @@ rules:
 // command runs a subcommand to its end.
 func (w *world) command(args ...string) string {
 	w.t.Helper()
-	path, err := binary()
+	path, err := builds.Tidegate()
 	require.NoError(w.t, err)
 	out, err := exec.Command(path, args...).CombinedOutput()
 	require.NoError(w.t, err, "%v: %s", args, out)
@@ -197,16 +209,21 @@ func (w *world) startAll(s shape) {
 // role starts one process and returns the address that it was given for key.
 func (w *world) role(role string, i int, key string, extra ...string) string {
 	w.t.Helper()
-	name, ops := fmt.Sprintf("%s%d", role, i), freeAddr(w.t)
+	name, ops := fmt.Sprintf("%s%d", role, i), herd.FreeAddr(w.t)
 	args := []string{role, "--config", w.file, "--set", "ops.addr=" + ops}
 	if role == "sender" {
 		args = append(args, "--set", "sender.node="+name)
 	}
+	if w.extra != nil {
+		args = append(args, w.extra(role)...)
+	}
 	if key != "" {
-		w.addr[name] = freeAddr(w.t)
+		w.addr[name] = herd.FreeAddr(w.t)
 		args = append(args, "--set", key+"="+w.addr[name])
 	}
-	w.parts[name] = start(w.t, name, ops, append(args, extra...)...)
+	path, err := builds.Tidegate()
+	require.NoError(w.t, err)
+	w.parts[name] = w.herd.Start(herd.Spec{Name: name, Path: path, Args: append(args, extra...), Ops: ops})
 	return w.addr[name]
 }
 
