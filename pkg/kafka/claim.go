@@ -60,6 +60,7 @@ type claim struct {
 	low          int64 // next offset to commit, -1 while unknown
 	paused       bool
 	draining     bool
+	cutOff       bool // lost, or in the hands of handlers that hang: no time to drain
 	gone         bool
 	idle         chan struct{} // closed when draining and nothing runs
 

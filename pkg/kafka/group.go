@@ -65,6 +65,14 @@ type GroupOptions struct {
 	// RebalanceTimeout is how long the group waits for a member to give up its
 	// partitions. Default: DrainTimeout + 5s.
 	RebalanceTimeout time.Duration
+	// StallAfter is how long a handler may run without a sign of life (Alive)
+	// before this member leaves the group by itself, so that others work its
+	// partitions. It joins again when its handlers have returned. 0, the default,
+	// watches no handler.
+	StallAfter time.Duration
+	// GiveUpAfter is how long, from then on, Run waits for those handlers before it
+	// returns an error: then only a new process can go on. Default StallAfter.
+	GiveUpAfter time.Duration
 	// Cooperative moves partitions without stopping the others; right for three
 	// and more brokers. The default, sticky, stops all for a moment.
 	Cooperative bool
@@ -73,6 +81,10 @@ type GroupOptions struct {
 	// must be quick.
 	OnAssign func(topic string, partition int32, offset int64)
 	OnRevoke func(topic string, partition int32)
+	// OnStall is told when the member leaves because of silent handlers, OnResume
+	// when it is in the group again. They must be quick.
+	OnStall  func(s Stall)
+	OnResume func()
 }
 
 func (o GroupOptions) withDefaults() GroupOptions {
@@ -88,8 +100,12 @@ func (o GroupOptions) withDefaults() GroupOptions {
 	setDefault(&o.DrainTimeout, 10*time.Second)
 	setDefault(&o.SessionTimeout, 6*time.Second)
 	setDefault(&o.RebalanceTimeout, o.DrainTimeout+5*time.Second)
+	setDefault(&o.GiveUpAfter, o.StallAfter)
 	return o
 }
+
+// heartbeat is the pause between two heartbeats.
+func (o GroupOptions) heartbeat() time.Duration { return min(time.Second, o.SessionTimeout/3) }
 
 // Validate reports the first option that cannot work.
 func (o GroupOptions) Validate() error {
@@ -107,6 +123,8 @@ func (o GroupOptions) Validate() error {
 		return invalid("retry_max", "%s must not be shorter than retry_min %s", o.RetryMax, o.RetryMin)
 	case o.DrainTimeout < 0 || o.RebalanceTimeout < o.DrainTimeout+drainGrace:
 		return invalid("rebalance_timeout", "%s must be at least drain_timeout + 2s = %s", o.RebalanceTimeout, o.DrainTimeout+drainGrace)
+	case o.StallAfter < 0 || o.StallAfter > 0 && o.StallAfter < 100*time.Millisecond || o.GiveUpAfter < 0:
+		return invalid("stall_after", "%s and give_up_after %s: use 100ms and more, or 0 to watch no handler", o.StallAfter, o.GiveUpAfter)
 	case o.SessionTimeout < 2*time.Second:
 		return invalid("session_timeout", "%s is too short: at least 2s, for heartbeats every second at most", o.SessionTimeout)
 	}
@@ -124,11 +142,14 @@ type Group struct {
 	sched      *scheduler
 	running    atomic.Bool
 	inSession  atomic.Bool
+	stalled    atomic.Bool // leaving because of silent handlers, until they have returned
+	resuming   atomic.Bool // from then until the next session
 	generation atomic.Int32
 
 	mu      sync.Mutex
 	topics  []string
-	changed chan struct{} // closed and replaced when topics change
+	changed chan struct{}           // closed and replaced when topics change
+	end     context.CancelCauseFunc // of the present session
 }
 
 // NewGroup checks the options; it does not connect.
@@ -151,10 +172,12 @@ func NewGroup(cfg Config, opt GroupOptions, log *zap.Logger, reg prometheus.Regi
 	}
 	setGroup(conf, opt)
 	log = log.Named("group").With(zap.String("group", opt.Group))
-	return &Group{
+	g := &Group{
 		opt: opt, conf: conf, addr: cfg.Brokers, log: log, met: met,
 		sched: newScheduler(opt, log, met), topics: tidy(opt.Topics), changed: make(chan struct{}),
-	}, nil
+	}
+	g.sched.watch.frozen = g.freeze
+	return g, nil
 }
 
 func setGroup(conf *sarama.Config, opt GroupOptions) {
@@ -164,7 +187,7 @@ func setGroup(conf *sarama.Config, opt GroupOptions) {
 	c.Offsets.AutoCommit.Enable = true      // commits marked offsets only, and flushes them on a revoke
 	c.Offsets.AutoCommit.Interval = time.Second
 	c.Group.Session.Timeout = opt.SessionTimeout
-	c.Group.Heartbeat.Interval = min(time.Second, opt.SessionTimeout/3)
+	c.Group.Heartbeat.Interval = opt.heartbeat()
 	c.Group.Rebalance.Timeout = opt.RebalanceTimeout
 	c.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategySticky()}
 	if opt.Cooperative {
@@ -219,17 +242,3 @@ type PartitionStats struct {
 
 // Stats gives the partitions that this member owns now, sorted.
 func (g *Group) Stats() []PartitionStats { return g.sched.stats() }
-
-type attemptKey struct{}
-
-type attempt struct {
-	n     int
-	since time.Time
-}
-
-// Attempt tells a handler how often this record has been tried by this member,
-// 1 for the first time, and when the first try began. Outside a handler: 0.
-func Attempt(ctx context.Context) (n int, first time.Time) {
-	a, _ := ctx.Value(attemptKey{}).(attempt)
-	return a.n, a.since
-}

@@ -17,15 +17,23 @@ import (
 const topicRecheck = 2 * time.Second
 
 // Run reads until ctx ends, then drains, commits, leaves the group and returns
-// nil. It rides out an unreachable cluster; only a second Run at the same time
-// is an error. It returns when the last handler has returned.
-func (g *Group) Run(ctx context.Context) error {
+// nil. It rides out an unreachable cluster. It returns when the last handler has
+// returned, with one exception: handlers that hang for longer than StallAfter and
+// GiveUpAfter allow are an error, and are left behind. They can commit nothing,
+// but only the end of the process ends them. A second Run at the same time is an
+// error as well.
+func (g *Group) Run(ctx context.Context) (err error) {
 	if !g.running.CompareAndSwap(false, true) {
 		return fault.New(fault.Conflict, "run group "+g.opt.Group, "it is running already")
 	}
-	defer g.running.Store(false)
-	defer g.sched.start()()
+	stop := g.sched.start()
+	defer func() {
+		left := g.stalled.Load() && err != nil
+		stop(left)
+		g.running.Store(left) // what was left behind still runs
+	}()
 	defer g.startGauges()()
+	defer g.startWatch()()
 	wait := backoff{min: 100 * time.Millisecond, max: 5 * time.Second}
 	quiet := quietLog{log: g.log}
 	for ctx.Err() == nil {
@@ -40,6 +48,11 @@ func (g *Group) Run(ctx context.Context) error {
 			return fault.Wrap(fault.Internal, "run group "+g.opt.Group, errors.Join(err, client.Close()))
 		}
 		g.serve(ctx, client, cg, &wait, &quiet)
+		if g.stalled.Load() {
+			if err := g.awaitHandlers(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -62,7 +75,8 @@ func (g *Group) startGauges() (stop func()) {
 	return func() { close(quit); wg.Wait() }
 }
 
-// serve uses one client until ctx ends or the client is closed.
+// serve uses one client until ctx ends, the client is closed or the member has
+// to leave.
 func (g *Group) serve(ctx context.Context, client sarama.Client, cg sarama.ConsumerGroup, wait *backoff, quiet *quietLog) {
 	var wg sync.WaitGroup
 	wg.Go(func() { g.drainErrors(cg.Errors()) })
@@ -71,6 +85,9 @@ func (g *Group) serve(ctx context.Context, client sarama.Client, cg sarama.Consu
 	for ctx.Err() == nil && !client.Closed() {
 		err := g.consumeOnce(ctx, client, cg)
 		g.inSession.Store(false)
+		if g.stalled.Load() {
+			break
+		}
 		if err == nil {
 			wait.fails = 0
 			continue
@@ -102,6 +119,8 @@ func (g *Group) consumeOnce(ctx context.Context, client sarama.Client, cg sarama
 	if len(missing) > 0 {
 		g.log.Warn("topics do not exist yet, reading the others; create them", zap.Strings("topics", missing))
 	}
+	ctx, ended := g.beginSession(ctx)
+	defer ended()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if len(have) == 0 {

@@ -68,7 +68,7 @@ type groupMetrics struct {
 	group                             string
 	processed, retries, panics, stuck *prometheus.CounterVec
 	queue                             *prometheus.GaugeVec
-	rebalances                        prometheus.Counter
+	rebalances, stalls, frozen        prometheus.Counter
 	held                              prometheus.Gauge
 	reset                             *prometheus.CounterVec
 }
@@ -84,6 +84,8 @@ func newGroupMetrics(reg prometheus.Registerer, group string) (*groupMetrics, er
 		reset:      counter(reg, &errs, "offset_out_of_range_total", "Partitions whose committed offset had been deleted by retention: records were lost.", "group", "topic"),
 		queue:      gauge(reg, &errs, "queue_records", "Records fetched and not finished.", "group", "topic", "partition"),
 		rebalances: counter(reg, &errs, "rebalances_total", "Generations of the group this member has joined.", "group").WithLabelValues(group),
+		stalls:     counter(reg, &errs, "stalls_total", "Times this member left its group because handlers showed no sign of life.", "group").WithLabelValues(group),
+		frozen:     counter(reg, &errs, "frozen_total", "Times this member gave its partitions up because the process stood still for about a session time-out.", "group").WithLabelValues(group),
 		held:       gauge(reg, &errs, "held_keys", "Keys that wait for a retry.", "group").WithLabelValues(group),
 	}
 	return m, errors.Join(errs...)

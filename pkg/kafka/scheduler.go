@@ -20,6 +20,8 @@ type scheduler struct {
 	log *zap.Logger
 	met *groupMetrics
 
+	watch *watch
+
 	mu      sync.Mutex
 	work    *sync.Cond
 	ring    fifo[*claim] // claims with ready lanes
@@ -30,33 +32,38 @@ type scheduler struct {
 func newScheduler(opt GroupOptions, log *zap.Logger, met *groupMetrics) *scheduler {
 	s := &scheduler{opt: opt, log: log, met: met, claims: make(map[*claim]struct{})}
 	s.work = sync.NewCond(&s.mu)
+	s.watch = newWatch(opt.Workers, opt.SessionTimeout, opt.heartbeat(), func(time.Duration) { s.cutOff(nil) })
 	return s
 }
 
 // start runs the workers; the returned function ends them after their present
-// call and waits for that.
-func (s *scheduler) start() (stop func()) {
+// call and waits for that, unless it is told to leave those that hang.
+func (s *scheduler) start() (stop func(leave bool)) {
 	var wg sync.WaitGroup
 	s.mu.Lock()
 	s.stopped = false
 	s.mu.Unlock()
-	for range s.opt.Workers {
+	for i := range s.opt.Workers {
 		wg.Go(func() {
 			for {
 				l := s.take()
 				if l == nil {
 					return
 				}
-				s.finish(l, s.call(l))
+				err := s.call(i, l)
+				s.watch.running[i].Store(nil)
+				s.finish(l, err)
 			}
 		})
 	}
-	return func() {
+	return func(leave bool) {
 		s.mu.Lock()
 		s.stopped = true
 		s.work.Broadcast()
 		s.mu.Unlock()
-		wg.Wait()
+		if !leave {
+			wg.Wait()
+		}
 	}
 }
 
@@ -89,8 +96,8 @@ func (s *scheduler) next() (l *lane, change bool) {
 }
 
 // call runs the handler on a lane's current records, which nobody else touches
-// while the lane is queued.
-func (s *scheduler) call(l *lane) (err error) {
+// while the lane is queued. The watch sees it as long as it runs.
+func (s *scheduler) call(worker int, l *lane) (err error) {
 	c := l.claim
 	defer func() {
 		if p := recover(); p != nil {
@@ -102,7 +109,11 @@ func (s *scheduler) call(l *lane) (err error) {
 			}
 		}
 	}()
-	ctx := context.WithValue(c.ctx, attemptKey{}, attempt{n: l.fails + 1, since: l.first})
+	now := s.watch.now()
+	it := &call{tries: l.fails + 1, first: l.first, claim: c, offset: l.current[0].rec.Offset, began: now, watch: s.watch}
+	it.quiet.Store(now)
+	s.watch.running[worker].Store(it)
+	ctx := context.WithValue(c.ctx, callKey{}, it)
 	if s.opt.Batch == nil {
 		return s.opt.Handler(ctx, l.current[0].rec)
 	}

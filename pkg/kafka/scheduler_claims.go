@@ -45,11 +45,30 @@ func (s *scheduler) push(c *claim, r Record) {
 	}
 }
 
+// cutOff ends, at once, the context of everything that runs in the partitions of
+// these calls, or in all partitions for nil. Nothing new of them is begun.
+func (s *scheduler) cutOff(calls []*call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.claims {
+		if calls == nil || slices.ContainsFunc(calls, func(o *call) bool { return o.claim == c }) {
+			c.cutOff = true
+			c.cancel()
+			s.stopBeginning(c)
+		}
+	}
+}
+
 // drain stops beginning records of a partition and waits for what runs; after
 // the time-out it ends their context, and after a grace gives up on them. Then
 // everything that finished is marked.
 func (s *scheduler) drain(c *claim, timeout time.Duration) {
+	s.mu.Lock()
 	s.stopBeginning(c)
+	if c.cutOff {
+		timeout = 0
+	}
+	s.mu.Unlock()
 	if timeout > 0 && !waitFor(c.idle, timeout) {
 		s.log.Warn("handlers still run at the drain deadline, ending their context",
 			zap.String("topic", c.topic), zap.Int32("partition", c.partition))
@@ -67,9 +86,8 @@ func (s *scheduler) drain(c *claim, timeout time.Duration) {
 	s.met.queue.DeleteLabelValues(s.met.group, c.topic, strconv.Itoa(int(c.partition)))
 }
 
+// stopBeginning is called with the lock.
 func (s *scheduler) stopBeginning(c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	c.draining = true
 	for _, l := range c.lanes {
 		if l.timer != nil {

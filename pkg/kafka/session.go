@@ -20,6 +20,7 @@ type session struct {
 func (h *session) Setup(s sarama.ConsumerGroupSession) error {
 	h.g.inSession.Store(true)
 	h.g.noteGeneration(s.GenerationID())
+	h.g.resumed()
 	return nil
 }
 
@@ -63,12 +64,13 @@ func (h *session) pump(s sarama.ConsumerGroupSession, src sarama.ConsumerGroupCl
 }
 
 // drainFor is how long running handlers may go on. After an orderly revoke: the
-// configured time. When the broker says that this member is out, somebody else
-// may be at work already: nothing. When the heartbeat broke, others take over
-// no sooner than the session time-out: a moment.
+// configured time. When this member is out, or cannot know whether it is,
+// somebody else may be at work already: nothing. When the heartbeat broke, others
+// take over no sooner than the session time-out: a moment. So also when it leaves
+// because some of its handlers hang: users wait for that.
 func (g *Group) drainFor(cause error) time.Duration {
 	switch {
-	case isAny(cause, sarama.ErrUnknownMemberId, sarama.ErrIllegalGeneration, sarama.ErrFencedInstancedId):
+	case isAny(cause, sarama.ErrUnknownMemberId, sarama.ErrIllegalGeneration, sarama.ErrFencedInstancedId, errFrozen):
 		return 0
 	case cause == nil, errors.Is(cause, context.Canceled), errors.Is(cause, sarama.ErrRebalanceInProgress),
 		errors.Is(cause, sarama.ErrSessionPartitionCountChanged), errors.Is(cause, sarama.ErrSessionConsumeClaimExited):
