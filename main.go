@@ -47,6 +47,7 @@ type cli struct {
 	Receipts receiptsCmd `cmd:"" help:"Run the receipts room: the state of every message, reports, re-send."`
 	Sim      simCmd      `cmd:"" help:"Run the WeChat simulator on its own, to develop a bot without an account."`
 	Topics   topicsCmd   `cmd:"" help:"Create the Kafka topics that the configuration needs, and show how they stand."`
+	ACLs     aclsCmd     `cmd:"" name:"acls" help:"Print, or put in place, what each role's user at Kafka must be allowed."`
 	Doctor   doctorCmd   `cmd:"" help:"Check configuration, Redis, Kafka, database and WeChat, and say in plain words what to do."`
 	Apps     appsCmd     `cmd:"" help:"Keys of business systems: add, list, revoke."`
 	Report   reportCmd   `cmd:"" help:"Reports about messages."`
@@ -100,6 +101,16 @@ type topicsCmd struct {
 
 func (c topicsCmd) Run(ctx context.Context) error {
 	return app.Topics(ctx, c.source(), c.DryRun, os.Stdout)
+}
+
+type aclsCmd struct {
+	roleCmd
+	Users string `help:"What the users' names begin with; the role's name follows, and 'topics' for whoever runs 'tidegate topics'." default:"tidegate-"`
+	Apply bool   `help:"Write the list into the cluster instead of printing arguments for kafka-acls.sh. Needs a user with Alter on the cluster."`
+}
+
+func (c aclsCmd) Run(ctx context.Context) error {
+	return app.ACLs(ctx, c.source(), app.ACLOptions{Users: c.Users, Apply: c.Apply}, os.Stdout)
 }
 
 type doctorCmd struct {

@@ -1,0 +1,125 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/telemetry"
+	"tidegate/pkg/wire"
+)
+
+// permits lists the least that each role's user at Kafka must be allowed. users
+// gives the user's name of a role; an account that is added needs its lines, as
+// it needs its topics.
+func (c Config) permits(users func(role string) string) []kafka.Permit {
+	l := permitList{users: users}
+	t := c.Topics.Names()
+	l.topics("topics", true, t.Prefix+".", "Create", "Describe", "DescribeConfigs")
+
+	// The door watches how deep every queue is.
+	l.topics("proxy", true, t.Prefix+".", "Describe")
+	for _, group := range []string{t.Prefix + ".", c.Robot.Group + ".", c.Receipts.Group} {
+		l.group("proxy", group, true, "Describe")
+	}
+	l.write("proxy", t.Receipts(), t.Repeats(), t.DeadLetters())
+	l.write("robot", t.Receipts(), t.DeadLetters())
+	l.write("sender", t.Receipts(), t.DeadLetters())
+	l.write("receipts", t.DeadLetters())
+	for _, a := range c.Accounts {
+		pushes := []string{t.Pushes(a.Name, wire.LaneRealtime), t.Pushes(a.Name, wire.LaneBulk)}
+		waiting := append([]string{t.Replies(a.Name)}, pushes...)
+		l.write("proxy", t.Callbacks(a.Name))
+		l.read("robot", t.Callbacks(a.Name))
+		l.group("robot", c.Robot.Group+"."+a.Name, false, "Read")
+		l.write("robot", t.Replies(a.Name))
+		l.read("sender", waiting...)
+		l.group("sender", t.Prefix+".sender."+a.Name+".", true, "Read")
+		l.write("sender", pushes...)
+		l.read("receipts", waiting...)
+		l.write("receipts", pushes...)
+	}
+	l.read("receipts", t.Receipts(), t.Repeats())
+	l.group("receipts", c.Receipts.Group, false, "Read")
+	l.group("receipts", c.Receipts.Group+"-queued", false, "Read")
+	return l.permits
+}
+
+type permitList struct {
+	users   func(role string) string
+	permits []kafka.Permit
+	seen    map[kafka.Permit]bool
+}
+
+func (l *permitList) add(role string, p kafka.Permit) {
+	p.Principal = "User:" + l.users(role)
+	if l.seen == nil {
+		l.seen = map[kafka.Permit]bool{}
+	}
+	if !l.seen[p] {
+		l.seen[p] = true
+		l.permits = append(l.permits, p)
+	}
+}
+
+func (l *permitList) topics(role string, prefixed bool, name string, operations ...string) {
+	for _, op := range operations {
+		l.add(role, kafka.Permit{Topic: name, Prefixed: prefixed, Operation: op})
+	}
+}
+
+func (l *permitList) group(role, name string, prefixed bool, operation string) {
+	l.add(role, kafka.Permit{Group: name, Prefixed: prefixed, Operation: operation})
+}
+
+func (l *permitList) write(role string, topics ...string) {
+	for _, t := range topics {
+		l.topics(role, false, t, "Write")
+	}
+}
+
+func (l *permitList) read(role string, topics ...string) {
+	for _, t := range topics {
+		l.topics(role, false, t, "Read")
+	}
+}
+
+// ACLOptions say what to do with the list.
+type ACLOptions struct {
+	// Users is put before the role's name: "tidegate-" makes tidegate-proxy.
+	Users string
+	// Apply writes the list into the cluster instead of printing it.
+	Apply bool
+}
+
+// ACLs prints what each role's user at Kafka must be allowed, as arguments of
+// kafka-acls.sh, or writes it into the cluster.
+func ACLs(ctx context.Context, src Source, o ACLOptions, out io.Writer) error {
+	c, err := loadFor(src, "")
+	if err != nil {
+		return err
+	}
+	permits := c.permits(func(role string) string { return o.Users + role })
+	if !o.Apply {
+		for _, p := range permits {
+			fmt.Fprintln(out, p)
+		}
+		return nil
+	}
+	log, err := telemetry.NewLogger(c.Log)
+	if err != nil {
+		return usage(err)
+	}
+	e := newEngines(c, log)
+	defer func() { _ = e.stack.Stop(context.WithoutCancel(ctx)) }()
+	admin, err := e.Admin()
+	if err != nil {
+		return err
+	}
+	if err := admin.Permit(ctx, permits); err != nil {
+		return fmt.Errorf("write access control list (the user needs Alter on the cluster): %w", err)
+	}
+	fmt.Fprintf(out, "%d permits are in place\n", len(permits))
+	return nil
+}
