@@ -65,21 +65,28 @@ func measure(admin sarama.ClusterAdmin, group string, parts map[string][]int32) 
 	var out []Lag
 	for topic, ps := range parts {
 		for _, p := range ps {
-			l := Lag{Topic: topic, Partition: p, Committed: -1, Start: start[topic][p], End: end[topic][p]}
+			at := int64(-1)
 			if b := blockOf(committed, topic, p); b != nil && errors.Is(b.Err, sarama.ErrNoError) {
-				l.Committed = b.Offset
+				at = b.Offset
 			}
-			l.Lag = max(0, l.End-max(l.Committed, l.Start))
-			if l.Committed >= 0 {
-				l.Skipped = max(0, l.Start-l.Committed)
-			}
-			out = append(out, l)
+			out = append(out, lagOf(topic, p, at, start[topic][p], end[topic][p]))
 		}
 	}
 	slices.SortFunc(out, func(x, y Lag) int {
 		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
 	})
 	return out, nil
+}
+
+// lagOf does the sum. What was never committed begins at the oldest record: that
+// is where our groups begin.
+func lagOf(topic string, partition int32, committed, start, end int64) Lag {
+	l := Lag{Topic: topic, Partition: partition, Committed: committed, Start: start, End: end}
+	l.Lag = max(0, end-max(committed, start))
+	if committed >= 0 {
+		l.Skipped = max(0, start-committed)
+	}
+	return l
 }
 
 func blockOf(res *sarama.OffsetFetchResponse, topic string, partition int32) *sarama.OffsetFetchResponseBlock {
