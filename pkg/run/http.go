@@ -30,6 +30,13 @@ type HTTPConfig struct {
 	// MaxConnections bounds open connections; further ones wait in the
 	// kernel's backlog.
 	MaxConnections int `koanf:"max_connections"`
+	// MaxConnectionsPerAddress bounds those of one address; further ones are
+	// closed at once. 0 is off.
+	MaxConnectionsPerAddress int `koanf:"max_connections_per_address"`
+	// TrustedProxies are the addresses of load balancers in front: their
+	// X-Forwarded-For is believed, and their connections are not counted per
+	// address.
+	TrustedProxies []string `koanf:"trusted_proxies"`
 	// DrainTimeout bounds how long a stop waits for requests in flight.
 	DrainTimeout time.Duration `koanf:"drain_timeout"`
 	// CertFile and KeyFile switch TLS on.
@@ -47,6 +54,8 @@ func DefaultHTTPConfig() HTTPConfig {
 		MaxHeaderBytes:    8 << 10,
 		MaxConnections:    10000,
 		DrainTimeout:      8 * time.Second,
+
+		MaxConnectionsPerAddress: 1000,
 	}
 }
 
@@ -58,7 +67,43 @@ func (c HTTPConfig) Validate() error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return errors.New("cert_file and key_file: give both or none")
 	}
-	return nil
+	if c.MaxConnectionsPerAddress < 0 {
+		return fmt.Errorf("max_connections_per_address %d: use 0 (off) or more", c.MaxConnectionsPerAddress)
+	}
+	_, err := c.Proxies()
+	return err
+}
+
+// Proxies is the set of trusted proxies.
+func (c HTTPConfig) Proxies() (Addresses, error) {
+	a, err := ParseAddresses(c.TrustedProxies)
+	switch {
+	case err != nil:
+		return Addresses{}, fmt.Errorf("trusted_proxies: %w", err)
+	case a.Any():
+		return Addresses{}, fmt.Errorf("trusted_proxies: %q would believe whatever a client writes into X-Forwarded-For: list your load balancers", AnyAddress)
+	}
+	return a, nil
+}
+
+// HTTPOption changes how a server is built.
+type HTTPOption func(*httpOptions)
+
+type httpOptions struct {
+	strict bool
+	report func(reason string)
+}
+
+// maxHeaders is how many headers a strict server takes in one request.
+const maxHeaders = 100
+
+// Strict is for a port that strangers reach and that takes one kind of request:
+// MaxHeaderBytes is exact, there are at most 100 headers, and what a server in
+// front could read otherwise than we do is refused (chunks, bare line feeds,
+// folded headers, two lengths). report, which may be nil, gets a reason of the
+// closed set Reason… for each request or connection that the handler never sees.
+func Strict(report func(reason string)) HTTPOption {
+	return func(o *httpOptions) { o.strict, o.report = true, report }
 }
 
 // HTTPServer is an HTTP/1.1 server as a Service. It listens from New on, so
@@ -72,7 +117,14 @@ type HTTPServer struct {
 
 // NewHTTPServer opens the listener. HTTP/2 stays off: its floods (S34) buy
 // nothing on these ports.
-func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger) (*HTTPServer, error) {
+func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger, options ...HTTPOption) (*HTTPServer, error) {
+	var o httpOptions
+	for _, set := range options {
+		set(&o)
+	}
+	if o.report == nil {
+		o.report = func(string) {}
+	}
 	c = withDefaults(c)
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -81,7 +133,8 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger) (*H
 	if err != nil {
 		return nil, fmt.Errorf("%s: listen on %s: %w (is another process using the port?)", name, c.Addr, err)
 	}
-	ln = newLimitListener(ln, c.MaxConnections)
+	trusted, _ := c.Proxies() // Validate has read it
+	ln = newLimitListener(ln, c.MaxConnections, c.MaxConnectionsPerAddress, trusted, o.report)
 	if c.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
@@ -92,7 +145,7 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger) (*H
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: &http.Server{
+	srv := &http.Server{
 		Handler:           lastWhenChunked(h),
 		ReadHeaderTimeout: c.ReadHeaderTimeout,
 		ReadTimeout:       c.ReadTimeout,
@@ -101,8 +154,19 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger) (*H
 		MaxHeaderBytes:    c.MaxHeaderBytes,
 		Protocols:         protocols,
 		ErrorLog:          log.New(zapWriter{l.Named(name)}, "", 0),
-	}}, nil
+
+		DisableGeneralOptionsHandler: true,
+	}
+	if o.strict {
+		ln = watchListener{Listener: ln, maxHeaders: maxHeaders, maxBytes: c.MaxHeaderBytes, report: o.report}
+		srv.Handler, srv.ConnContext = refuseFlawed(h), withWatched
+		srv.MaxHeaderBytes = max(c.MaxHeaderBytes-headerSlack, 1)
+	}
+	return &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: srv}, nil
 }
+
+// headerSlack is what net/http adds to its MaxHeaderBytes for its own buffer.
+const headerSlack = 4096
 
 // lastWhenChunked closes the connection behind a chunked request. net/http
 // takes a request that has both a length and chunks and forgets the length; a
