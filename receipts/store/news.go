@@ -97,7 +97,7 @@ func FromReply(r *wire.Reply, seen time.Time) (News, error) {
 // FromRepeat is the news that a user's repeat was acked and not worked (M9).
 func FromRepeat(r *wire.Repeat, seen time.Time) (News, error) {
 	return News{
-		Source: wire.FromDoor, Kind: wire.KindCallback, ID: r.ID, Account: r.Account, OpenID: r.OpenID,
+		Source: wire.FromDoor, Kind: wire.KindCallback, ID: r.ID, IdentityHash: r.IdentityHash, Account: r.Account, OpenID: r.OpenID,
 		State: wire.Repeated, Reason: r.Reason, At: r.At, Detail: r.Action,
 	}.checked(seen)
 }

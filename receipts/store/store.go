@@ -26,6 +26,7 @@ type Counter interface {
 	Tallies(ctx context.Context, from, to time.Time) ([]Tally, error)
 	Failures(ctx context.Context, f Filter) ([]Failure, error)
 	Parking(ctx context.Context) (waiting, foreign int64, err error)
+	Repeats(ctx context.Context, q RepeatQuery) (*Repeats, error)
 }
 
 // Keeper does what time demands.

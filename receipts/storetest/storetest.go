@@ -58,6 +58,7 @@ func Run(t *testing.T, open Open) {
 		"pages are stable under inserts":               pages,
 		"filters select":                               filters,
 		"failures are grouped":                         failures,
+		"users' repeats are counted":                   userRepeats,
 		"old rows go and the sums follow":              purge,
 		"letters are kept for a re-send":               letters,
 		"a re-send is executed once":                   resends,
