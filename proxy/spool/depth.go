@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"maps"
 	"sync/atomic"
 	"time"
 )
@@ -63,6 +64,14 @@ func (s *Spool) Depth() Depth {
 	s.mu.Unlock()
 	d.Oldest = when
 	return d
+}
+
+// Waiting tells how many records of each topic wait for the queue; a topic
+// without any is missing.
+func (s *Spool) Waiting() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.topics)
 }
 
 // firstFrom finds when the first record from the cursor on was appended.

@@ -127,6 +127,12 @@ func (m *machine) crash(t *rapid.T) {
 func (m *machine) check(t *rapid.T) {
 	d := m.s.Depth()
 	require.LessOrEqual(t, d.Disk, d.Max)
+	sum := int64(0)
+	for _, n := range m.s.Waiting() {
+		require.Positive(t, n)
+		sum += n
+	}
+	require.Equal(t, d.Records, sum, "the topics' counts add up")
 	for k, vs := range m.acked {
 		for _, v := range vs {
 			if !m.has[v] {

@@ -36,7 +36,7 @@ func openOn(fs fileSystem, o Options) (*Spool, error) {
 	}
 	s := &Spool{
 		opt: o, fs: fs, log: o.Log, lock: lock, seed: maphash.MakeSeed(),
-		bad: map[string]int64{}, keys: map[uint64]int32{}, ahead: map[uint64]struct{}{},
+		bad: map[string]int64{}, keys: map[uint64]int32{}, topics: map[string]int64{}, ahead: map[uint64]struct{}{},
 		wake: make(chan struct{}, 1), more: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	err = s.restore()
@@ -204,6 +204,7 @@ func (s *Spool) count(seg *segment, f file, fr frame) {
 	}
 	s.records++
 	s.live += fr.size
+	s.topics[r.Topic]++
 	if r.Key != nil {
 		s.keys[lane(s.seed, r.Topic, r.Key)]++
 	}

@@ -69,6 +69,7 @@ func (p *pass) finish() {
 	if atEnd && !p.stuck && s.pending == 0 {
 		s.records, s.live = 0, 0
 		clear(s.keys)
+		clear(s.topics)
 	}
 }
 
@@ -89,6 +90,9 @@ func (p *pass) settle() {
 			m.done = true
 			s.records--
 			s.live -= it.size
+			if s.topics[it.rec.Topic]--; s.topics[it.rec.Topic] <= 0 {
+				delete(s.topics, it.rec.Topic)
+			}
 			s.release(it.lane, it.rec.Key != nil)
 		}
 		p.stuck = p.stuck || !m.done

@@ -89,6 +89,7 @@ type Spool struct {
 	records int64            // durable and not replayed
 	live    int64            // bytes of those
 	keys    map[uint64]int32 // records per lane, the pending ones too
+	topics  map[string]int64 // records per topic
 	failure error            // why the last batch was not written; nil after a good one
 
 	// cursor is the next sequence to replay and head a place at or before it.
@@ -119,6 +120,7 @@ type Spool struct {
 // entry is a record on its way to the disk.
 type entry struct {
 	payload []byte
+	topic   string
 	lane    uint64
 	keyed   bool
 	seq     uint64
@@ -138,7 +140,7 @@ func (s *Spool) Append(ctx context.Context, r Record) error {
 		s.stats.refused.Add(1)
 		return err
 	}
-	e := &entry{payload: payload, keyed: r.Key != nil, done: make(chan error, 1)}
+	e := &entry{payload: payload, topic: r.Topic, keyed: r.Key != nil, done: make(chan error, 1)}
 	if e.keyed {
 		e.lane = lane(s.seed, r.Topic, r.Key)
 	}

@@ -278,6 +278,7 @@ func TestAFailingTopicHoldsOnlyItself(t *testing.T) {
 	require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, k.values())
 	require.False(t, s.Holds("t", []byte("k")))
 	require.True(t, s.Holds("missing", []byte("k")))
+	require.Equal(t, map[string]int64{"missing": 10}, s.Waiting())
 	k.fail = nil
 	require.NoError(t, s.Replay(t.Context(), k.publish))
 	require.Len(t, k.got, 20, "what was taken is not published again")

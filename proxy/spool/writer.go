@@ -164,6 +164,7 @@ func (s *Spool) settle(batch []*entry, err error) {
 		if err == nil {
 			s.records++
 			s.live += e.size()
+			s.topics[e.topic]++
 			continue
 		}
 		s.used -= e.size()
