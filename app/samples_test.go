@@ -22,6 +22,7 @@ const samples = "../deployments/config"
 var notInSamples = map[string]string{
 	"accounts[].prev_token":                     "only while the account's settings are being changed",
 	"accounts[].prev_encoding_aes_key":          "only while the account's settings are being changed",
+	"accounts[].prev_until":                     "only while the account's settings are being changed",
 	"accounts[].sender.replies.start_full":      "only where a restart may exceed the cap",
 	"accounts[].sender.template.start_full":     "only where a restart may exceed the cap",
 	"accounts[].sender.subscription.start_full": "only where a restart may exceed the cap",

@@ -165,7 +165,7 @@ func walkKeys(t reflect.Type, prefix string, keys *[]string) {
 		switch {
 		case squash:
 			walkKeys(ft, prefix, keys)
-		case ft.Kind() == reflect.Struct:
+		case ft.Kind() == reflect.Struct && ft != reflect.TypeFor[time.Time]():
 			walkKeys(ft, prefix+name+".", keys)
 		case ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct:
 			walkKeys(ft.Elem(), prefix+name+"[].", keys)

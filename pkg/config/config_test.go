@@ -142,3 +142,26 @@ func TestFlagsWin(t *testing.T) {
 	require.NoError(t, config.Load(&c, config.Source{EnvPrefix: "TIDEGATE_", Environ: []string{"TIDEGATE_RATE=1"}, Set: map[string]string{"rate": "9"}}))
 	require.InDelta(t, 9, c.Rate, 0)
 }
+
+// A point in time is written as RFC 3339, with or without quotes.
+func TestTimes(t *testing.T) {
+	type withTime struct {
+		Accounts []struct {
+			Until time.Time `koanf:"until"`
+		} `koanf:"accounts"`
+	}
+	want := time.Date(2030, 1, 2, 7, 4, 5, 0, time.UTC)
+	for _, text := range []string{"2030-01-02T15:04:05+08:00", `"2030-01-02T15:04:05+08:00"`, "2030-01-02T07:04:05Z"} {
+		var c withTime
+		require.NoError(t, config.Load(&c, config.Source{File: write(t, "accounts:\n  - until: "+text+"\n")}), text)
+		require.True(t, want.Equal(c.Accounts[0].Until), text)
+		printed, err := config.Redacted(c)
+		require.NoError(t, err)
+		require.Contains(t, printed, "until: \"2030-01-02T")
+	}
+	require.Equal(t, []string{"accounts[].until"}, config.Keys(withTime{}))
+	for _, bad := range []string{"tomorrow", "5"} {
+		var c withTime
+		require.Error(t, config.Load(&c, config.Source{File: write(t, "accounts:\n  - until: "+bad+"\n")}), bad)
+	}
+}

@@ -16,6 +16,12 @@ func Redacted(v any) (string, error) {
 
 // plain turns structs into ordered maps by their koanf tags.
 func plain(v reflect.Value) any {
+	if t, ok := v.Interface().(time.Time); ok {
+		if t.IsZero() {
+			return ""
+		}
+		return t.Format(time.RFC3339)
+	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {

@@ -23,15 +23,17 @@ const (
 )
 
 // Credentials are the settings of one account's callback. PrevToken and
-// PrevEncodingAESKey are the values before a change; they stay accepted while
-// they are configured, because WeChat uses the new ones from the moment of the
-// change while requests with the old ones are still on their way.
+// PrevEncodingAESKey are the values before a change; they stay accepted until
+// PrevUntil, or while they are configured if it is zero, because WeChat uses the
+// new ones from the moment of the change while requests with the old ones are
+// still on their way. Afterwards what they signed is refused like anything else.
 type Credentials struct {
-	AppID              string `koanf:"app_id"`
-	Token              string `koanf:"token" secret:"true"`
-	PrevToken          string `koanf:"prev_token" secret:"true"`
-	EncodingAESKey     string `koanf:"encoding_aes_key" secret:"true"`
-	PrevEncodingAESKey string `koanf:"prev_encoding_aes_key" secret:"true"`
+	AppID              string    `koanf:"app_id"`
+	Token              string    `koanf:"token" secret:"true"`
+	PrevToken          string    `koanf:"prev_token" secret:"true"`
+	EncodingAESKey     string    `koanf:"encoding_aes_key" secret:"true"`
+	PrevEncodingAESKey string    `koanf:"prev_encoding_aes_key" secret:"true"`
+	PrevUntil          time.Time `koanf:"prev_until"`
 	// Mode defaults to safe.
 	Mode Mode `koanf:"mode"`
 	// Freshness is how far a timestamp may be from our clock, in either
@@ -52,6 +54,7 @@ type Verifier struct {
 	appID     string
 	tokens    []string
 	keys      []aesKey
+	prevUntil time.Time
 	freshness time.Duration
 	now       func() time.Time
 }
@@ -72,7 +75,7 @@ func WithClock(now func() time.Time) VerifierOption {
 // NewVerifier prepares the keys of an account. Its errors name the field to
 // correct and never show the value.
 func NewVerifier(c Credentials, options ...VerifierOption) (*Verifier, error) {
-	v := &Verifier{mode: c.Mode, appID: c.AppID, freshness: c.Freshness, now: time.Now}
+	v := &Verifier{mode: c.Mode, appID: c.AppID, prevUntil: c.PrevUntil, freshness: c.Freshness, now: time.Now}
 	if v.mode == "" {
 		v.mode = ModeSafe
 	}
@@ -86,6 +89,9 @@ func NewVerifier(c Credentials, options ...VerifierOption) (*Verifier, error) {
 	}
 	if c.Freshness < 0 {
 		return nil, fmt.Errorf("wechat credentials: freshness is %s; use 0 (off) or a positive duration", c.Freshness)
+	}
+	if !c.PrevUntil.IsZero() && c.PrevToken == "" && c.PrevEncodingAESKey == "" {
+		return nil, errors.New("wechat credentials: prev_until is the end of prev_token and prev_encoding_aes_key; set one of them, or leave prev_until out")
 	}
 	v.tokens = []string{c.Token}
 	if c.PrevToken != "" {
@@ -210,6 +216,9 @@ func (v *Verifier) Open(q Query, body []byte) (Opened, error) {
 			continue
 		}
 		for i, k := range v.keys {
+			if i > 0 && v.overlapEnded() {
+				break
+			}
 			plain, err := decrypt(k.block, k.raw, v.appID, text)
 			if err == nil {
 				return Opened{Plain: plain, Encrypted: true, token: token, key: i}, nil
@@ -234,17 +243,26 @@ func (v *Verifier) openPlain(q Query, body []byte) (Opened, error) {
 }
 
 // signer returns the index of the token that made signature over parts, or -1.
-// All tokens are tried whatever the first one gives.
+// All tokens are tried whatever the first one gives; the previous one only while
+// the overlap lasts.
 func (v *Verifier) signer(signature string, parts ...string) int {
 	found := -1
 	var few [4]string
 	for i, token := range v.tokens {
+		if i > 0 && v.overlapEnded() {
+			break
+		}
 		all := append(append(few[:0], token), parts...)
 		if sameText(Signature(all...), signature) && found < 0 {
 			found = i
 		}
 	}
 	return found
+}
+
+// overlapEnded tells that the values before a change are not good any more.
+func (v *Verifier) overlapEnded() bool {
+	return !v.prevUntil.IsZero() && !v.now().Before(v.prevUntil)
 }
 
 // Seal turns a passive answer into the body to send: encrypted with the key

@@ -149,6 +149,40 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// The overlap ends at a time of its own: nobody has to come back and take the
+// old values out of the configuration.
+func TestRotationEndsByItself(t *testing.T) {
+	oldKey, newKey := "pL0oKmNjIuHbVgYtFcXdRzSeAwQ1234567890aZbYcX", sampleCredentials(ModeSafe).EncodingAESKey
+	end := time.Unix(1893456001, 0)
+	c := Credentials{AppID: ourAppID, Token: "new", PrevToken: "old", EncodingAESKey: newKey, PrevEncodingAESKey: oldKey, PrevUntil: end}
+	sealed := func(encoded string) string {
+		key, err := DecodeAESKey(encoded)
+		require.NoError(t, err)
+		text, err := Encrypt(key, ourAppID, nil, []byte("<xml/>"))
+		require.NoError(t, err)
+		return text
+	}
+	for now, good := range map[time.Time]bool{end.Add(-time.Nanosecond): true, end: false, end.Add(time.Hour): false} {
+		v, err := NewVerifier(c, WithClock(func() time.Time { return now }))
+		require.NoError(t, err)
+		for _, token := range []string{"old", "new"} {
+			for _, key := range []string{oldKey, newKey} {
+				text := sealed(key)
+				_, err := v.Open(signed(token, text), envelope(text))
+				switch {
+				case good || token == "new" && key == newKey:
+					require.NoError(t, err)
+				case token == "old":
+					requireRefusal(t, err, ReasonSignature)
+				default:
+					requireRefusal(t, err, ReasonCiphertext)
+				}
+			}
+		}
+	}
+	require.ErrorContains(t, Credentials{Token: "t", Mode: ModePlain, PrevUntil: end}.Validate(), "prev_until")
+}
+
 func text2plain(t *testing.T, encodedKey string, sealed []byte) string {
 	key, err := DecodeAESKey(encodedKey)
 	require.NoError(t, err)
