@@ -12,6 +12,9 @@ import (
 // accepts its own and older versions.
 const Version = 1
 
+// version is Version as the header has it.
+const version = "1"
+
 // MaxValue is the largest encoded letter in bytes. It stays below Kafka's
 // default limit of 1 MB, so that no letter is refused for ever (trap T13).
 const MaxValue = 512 << 10
@@ -69,31 +72,53 @@ var (
 // whose record is too large to be kept inside it only names the place where the
 // record's own topic still has it.
 func Encode(l Letter) (key, value []byte, headers []Header, err error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(l); err != nil {
+	if value, err = marshal(l); err != nil {
 		return nil, nil, nil, fmt.Errorf("encode %s %s: %w", l.Kind(), l.LetterID(), err)
 	}
-	value = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(value) > MaxValue {
 		if d, ok := l.(*DeadLetter); ok && (d.Headers != nil || d.Key != nil || d.Value != nil) {
 			return Encode(d.withoutRecord())
 		}
 		return nil, nil, nil, fmt.Errorf("encode %s %.64s: %d bytes: %w", l.Kind(), l.LetterID(), len(value), ErrTooLarge)
 	}
-	headers = []Header{
-		{Key: HeaderVersion, Value: []byte(strconv.Itoa(Version))},
-		{Key: HeaderKind, Value: []byte(l.Kind())},
-		{Key: HeaderID, Value: []byte(l.LetterID())},
-	}
-	if t := l.Trace(); t != "" {
-		headers = append(headers, Header{Key: HeaderTrace, Value: []byte(t)})
-	}
-	if k := l.RecordKey(); k != "" {
-		key = []byte(k)
-	}
+	key, headers = envelope(l)
 	return key, value, headers, nil
+}
+
+func marshal(l Letter) ([]byte, error) {
+	if a, ok := l.(appender); ok {
+		return a.appendJSON(make([]byte, 0, a.sizeHint())), nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(l); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// envelope gives the key and the headers. All their bytes lie in one block,
+// each slice without room behind it, so that an append copies it.
+func envelope(l Letter) (key []byte, headers []Header) {
+	kind, id, trace, user := string(l.Kind()), l.LetterID(), l.Trace(), l.RecordKey()
+	block := make([]byte, 0, len(version)+len(kind)+len(id)+len(trace)+len(user))
+	put := func(s string) []byte {
+		n := len(block)
+		block = append(block, s...)
+		return block[n:len(block):len(block)]
+	}
+	headers = make([]Header, 3, 4)
+	headers[0] = Header{Key: HeaderVersion, Value: put(version)}
+	headers[1] = Header{Key: HeaderKind, Value: put(kind)}
+	headers[2] = Header{Key: HeaderID, Value: put(id)}
+	if trace != "" {
+		headers = append(headers, Header{Key: HeaderTrace, Value: put(trace)})
+	}
+	if user != "" {
+		key = put(user)
+	}
+	return key, headers
 }
 
 // HeaderValue finds a header, or "".
