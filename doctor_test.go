@@ -93,7 +93,7 @@ func brokenConfigurations() []broken {
 			s.Topics, s.WeChat, s.Account = "{retention: 1h}", []string{"ftp://x"}, ", sender: {template: {rate: -1}}"
 		}, exitUsage, []string{"topics: retention 1h0m0s: use at least 24h", "accounts[0] (card): sender.template: rate", "a base URL must be"}},
 		{"one appid twice", func(_ *testing.T, s *site) {
-			s.Extra = "  - {name: second, app_id: " + appID + ", token: " + token + ", secret: x, mode: plain}"
+			s.Extra = "  - {name: second, app_id: " + appID + ", token: " + token + ", secret: x, mode: plain, allow_from: [any]}"
 		}, exitUsage, []string{"accounts[1] (second): app_id \"" + appID + "\" is already that of accounts[0]"}},
 		{"one address twice", func(_ *testing.T, s *site) { s.Ops, s.API = "0.0.0.0:9100", "127.0.0.1:9100" }, exitUsage,
 			[]string{"api.addr", "it is also ops.addr"}},
@@ -222,7 +222,7 @@ func TestDoctorDoesNotWaitForSilentEngines(t *testing.T) {
 }
 
 // Secrets that everybody may read are worth a line (S85).
-func TestDoctorSeesReadableSecrets(t *testing.T) {
+func TestS85DoctorSeesReadableSecrets(t *testing.T) {
 	if os.PathSeparator != '/' {
 		return // there, the mode of a file says nothing
 	}

@@ -10,13 +10,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"reflect"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
-
-	"gopkg.in/yaml.v3"
 
 	"tidegate/pkg/run"
 )
@@ -37,73 +33,17 @@ func (d *doctor) checkConfig(context.Context) []finding {
 	return append(out, d.checkSecretFiles()...)
 }
 
-// checkSecretFiles looks at who may read the secrets (S85): the configuration
-// file if secrets stand in it, and the files that it refers to.
+// checkSecretFiles looks at who may read the secrets (S85).
 func (d *doctor) checkSecretFiles() []finding {
-	if d.src.File == "" || runtime.GOOS == "windows" { // there, the mode says nothing
-		return nil
-	}
-	text, err := os.ReadFile(d.src.File)
+	readable, err := readableSecrets(d.src.File)
 	if err != nil {
-		return []finding{fail("", "configuration: %v", err)}
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return []finding{fail("", "configuration %s: %v", d.src.File, err)}
-	}
-	files, plain := secretsIn(&doc, secretNames(reflect.TypeFor[Config]()))
-	if plain {
-		files = append(files, d.src.File)
+		return []finding{fail("", "%v", err)}
 	}
 	var out []finding
-	for _, f := range files {
-		if st, err := os.Stat(f); err == nil && st.Mode().Perm()&0o004 != 0 {
-			out = append(out, warn("chmod o= "+f, "secrets in %s: every user of this machine can read them (mode %04o)", f, st.Mode().Perm()))
-		}
+	for _, f := range readable {
+		out = append(out, warn("chmod o= "+f, "secrets in %s: every user of this machine can read them", f))
 	}
 	return out
-}
-
-// secretNames collects the last part of every key that holds a secret.
-func secretNames(t reflect.Type) map[string]bool {
-	names := map[string]bool{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("koanf"), ",")
-		if f.Tag.Get("secret") == "true" {
-			names[name] = true
-		}
-		ft := f.Type
-		if ft.Kind() == reflect.Slice {
-			ft = ft.Elem()
-		}
-		if ft.Kind() == reflect.Struct && f.IsExported() {
-			for n := range secretNames(ft) {
-				names[n] = true
-			}
-		}
-	}
-	return names
-}
-
-// secretsIn finds the files that secrets come from, and whether any secret
-// stands in the document itself.
-func secretsIn(n *yaml.Node, names map[string]bool) (files []string, plain bool) {
-	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 1 && names[n.Content[i-1].Value] && child.Kind == yaml.ScalarNode {
-			path, isFile := strings.CutPrefix(child.Value, "file:")
-			switch {
-			case isFile:
-				files = append(files, path)
-			case child.Value != "" && !strings.HasPrefix(child.Value, "env:"):
-				plain = true
-			}
-			continue
-		}
-		more, inside := secretsIn(child, names)
-		files, plain = append(files, more...), plain || inside
-	}
-	return files, plain
 }
 
 // checkRules reads the rules as the roles will; its errors carry file, line

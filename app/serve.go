@@ -25,6 +25,7 @@ func RunRole(ctx context.Context, role Role, src Source) error {
 		return usage(err)
 	}
 	log = log.With(zap.String("role", string(role)))
+	warnOfReadableSecrets(src.File, log)
 	tuneMemory(log)
 	e := newEngines(c, log)
 	stopBy, err := serve(ctx, role, src, e)
