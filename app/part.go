@@ -158,7 +158,7 @@ func buildRobot(e *engines, o partOptions) (*part, error) {
 	}
 	d := robot.Deps{
 		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Rules: rules,
-		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg, Alarms: e.Alarms(),
+		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg, Alarms: e.Alarms(), Node: e.node,
 	}
 	if o.breakBy != "" {
 		*o.breaker = newBreaker(o.breakBy, producer)

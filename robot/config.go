@@ -28,6 +28,17 @@ type Config struct {
 	MaxAge time.Duration `koanf:"max_age"`
 	// PublishTimeout bounds one try to publish a letter.
 	PublishTimeout time.Duration `koanf:"publish_timeout"`
+	// SessionTimeout is how long Kafka waits for a robot that has died without a
+	// word before others get its partitions. Brokers refuse less than their
+	// group.min.session.timeout.ms, by default 6 s.
+	SessionTimeout time.Duration `koanf:"session_timeout"`
+	// StalledAfter is how long the work on a callback may show no sign of life,
+	// beyond the deadlines of back ends and the wait for a permit, before the
+	// robot counts as faulty and leaves its partitions to the others.
+	StalledAfter time.Duration `koanf:"stalled_after"`
+	// GiveUpAfter is how long the robot then waits for that work to return before
+	// its process ends, so that its supervisor starts a new one.
+	GiveUpAfter time.Duration `koanf:"give_up_after"`
 	// Recent is how many finished callbacks per partition are remembered to
 	// recognise redeliveries.
 	Recent int `koanf:"recent"`
@@ -40,6 +51,7 @@ func DefaultConfig() Config {
 	return Config{
 		Group: "tidegate-robot", Workers: 64, QueueHigh: 1000, QueueLow: 200,
 		MaxAge: time.Minute, PublishTimeout: 5 * time.Second, Recent: 4096,
+		SessionTimeout: 6 * time.Second, StalledAfter: 30 * time.Second, GiveUpAfter: 30 * time.Second,
 	}
 }
 
@@ -61,6 +73,12 @@ func (c Config) Validate() error {
 	}
 	if c.PublishTimeout < 100*time.Millisecond || c.PublishTimeout > time.Minute {
 		bad("publish_timeout %s: use 100ms to 1m", c.PublishTimeout)
+	}
+	if c.SessionTimeout < 2*time.Second || c.SessionTimeout > 5*time.Minute {
+		bad("session_timeout %s: use 2s to 5m", c.SessionTimeout)
+	}
+	if c.StalledAfter < time.Second || c.StalledAfter > 10*time.Minute || c.GiveUpAfter < time.Second || c.GiveUpAfter > 10*time.Minute {
+		bad("stalled_after %s, give_up_after %s: use 1s to 10m for each", c.StalledAfter, c.GiveUpAfter)
 	}
 	if c.Recent < 1 || c.Recent > 1_000_000 {
 		bad("recent %d: use 1 to 1000000", c.Recent)

@@ -23,6 +23,7 @@ type member struct {
 	group   *kafka.Group
 	running context.Context    // of the present or last run
 	cancel  context.CancelFunc // nil before the first run
+	faulty  faulty
 	log     *zap.Logger
 }
 
@@ -86,7 +87,9 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 		Handler:   func(ctx context.Context, rec kafka.Record) error { return r.handle(ctx, m, rec) },
 		Workers:   m.workers,
 		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow,
+		SessionTimeout: r.cfg.SessionTimeout, StallAfter: r.cfg.StalledAfter, GiveUpAfter: r.cfg.GiveUpAfter,
 		OnRevoke: r.pending.forget,
+		OnStall:  func(s kafka.Stall) { r.stalled(m, s) }, OnResume: func() { r.recovered(m) },
 	}, m.log, r.d.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", a.Name, err)
@@ -101,6 +104,7 @@ func (r *Robot) start(m *member) {
 	m.running, m.cancel = ctx, cancel
 	r.working.Go(func() {
 		defer cancel()
+		defer r.recovered(m) // what has ended is not faulty
 		if err := m.group.Run(ctx); err != nil {
 			select {
 			case r.failed <- fmt.Errorf("account %s: %w", m.name, err):
@@ -111,8 +115,11 @@ func (r *Robot) start(m *member) {
 }
 
 // permit waits for the account's permit. A stop ends the wait at once, since
-// nothing has been begun; ctx ends it when the partition is lost.
+// nothing has been begun; ctx ends it when the partition is lost. To wait in
+// line is no sign of trouble, however long: those who hold permits are watched.
 func (m *member) permit(ctx context.Context) (release func(), err error) {
+	kafka.Alive(ctx, kafka.AsLongAsItTakes)
+	defer kafka.Alive(ctx, 0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.running, cancel)()

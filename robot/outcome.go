@@ -199,7 +199,14 @@ func (r *Robot) settle(ctx context.Context, o *outcome) error {
 	return nil
 }
 
+// publish is an effect: a letter goes out only while the callback's partition
+// is this robot's.
 func (r *Robot) publish(ctx context.Context, rec kafka.Record) error {
+	if err := kafka.Owned(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errNotBegun, err)
+	}
+	kafka.Alive(ctx, r.cfg.PublishTimeout)
+	defer kafka.Alive(ctx, 0)
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)
 	defer cancel()
 	_, err := r.d.Publisher.Publish(ctx, rec)

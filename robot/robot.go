@@ -43,6 +43,7 @@ type Deps struct {
 	Hasher    telemetry.Hasher
 	Registry  prometheus.Registerer
 	Alarms    *alarm.Board     // nil tells nobody
+	Node      string           // names this process in alarms
 	Now       func() time.Time // nil is the real clock; it stamps letters only
 }
 

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/kafka/kafkamem"
@@ -73,6 +74,7 @@ type world struct {
 	reg     *prometheus.Registry
 	engine  robot.Engine
 	now     func() time.Time
+	alarms  *alarm.Board
 	refuse  func(kafka.Record) error // asked before a robot's record is published
 	mu      sync.Mutex
 	durable []kafka.Record
@@ -173,6 +175,7 @@ func (w *world) start(accounts ...robot.Account) *running {
 	r, err := robot.New(w.cfg, accounts, robot.Deps{
 		Kafka: w.kafka, Topics: w.topics, Publisher: w, Rules: w.engine, Log: w.log,
 		Hasher: telemetry.NewHasher([]byte("k")), Registry: w.reg, Now: w.now,
+		Alarms: w.alarms, Node: "node-1",
 	})
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,4 +22,5 @@
 //	CP5 answer sent, mark not finalised
 //	CP6 spool record half written
 //	CP7 spool replay: produced, cursor not saved
+//	CP8 robot has a permit for a callback and is about to decide
 package crash
