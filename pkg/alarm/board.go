@@ -30,6 +30,12 @@ type Alarm struct {
 	Severity Severity
 	// Text says in one sentence what is seen, with numbers, and what to do.
 	Text string
+	// TextZH is the same in Chinese; empty shows Text there too.
+	TextZH string
+	// Local says that the condition is this process's own (its disk, its
+	// memory): each node tells it, and messages name the node. Others are told
+	// once for all nodes that see them.
+	Local bool
 }
 
 // Transition is an alarm that began or ended.
@@ -55,6 +61,10 @@ type Board struct {
 	mu     sync.Mutex
 	firing map[id]Transition
 }
+
+// maxFiring bounds the board. Names and subjects come from bounded sets, so
+// only a mistake of ours gets there.
+const maxFiring = 4096
 
 type id struct{ name, subject string }
 
@@ -83,6 +93,10 @@ func (b *Board) Fire(a Alarm) {
 	defer b.mu.Unlock()
 	key := id{a.Name, a.Subject}
 	if _, known := b.firing[key]; known {
+		return
+	}
+	if len(b.firing) >= maxFiring {
+		b.log.Error("too many alarms fire; this one is not told", zap.String("alarm", a.Name), zap.Int("firing", len(b.firing)))
 		return
 	}
 	now := b.now()

@@ -2,12 +2,42 @@
 // longer does.
 //
 //	room ──Fire(alarm)──▶ ┐                    ┌▶ one log line
-//	                      ├ Board: what fires ─┼▶ tidegate_alarm_firing
-//	room ──Resolve(…)───▶ ┘    (transitions)   └▶ sinks
+//	                      ├ Board: what fires ─┼▶ tidegate_alarm_firing, GET /ops/v1/alarms
+//	room ──Resolve(…)───▶ ┘    (transitions)   └▶ Herald ─┬▶ queue ▶ webhook
+//	                                              │       └▶ queue ▶ webhook
+//	                            other nodes ◀── Redis
 //
 // An alarm is a condition with a name from a closed list and a subject (a queue,
-// an account, a node). Rooms say what they see as often as they like; only a
-// change reaches anybody, so a condition that lasts is one alarm and not one a
-// second. What the board knows is this process's view and is gone with it: a
-// condition that still holds after a start fires again.
+// an account). Rooms say what they see as often as they like; only a change
+// reaches anybody, so a condition that lasts is one alarm and not one a second.
+// What the board knows is this process's view and is gone with it: a condition
+// that still holds after a start fires again. Fire and Resolve never wait for
+// anything but a lock.
+//
+// # Told once over all nodes
+//
+// Several nodes see the same condition. Each that does gives its word in Redis,
+// again every 30 s, and a word lapses after 90 s:
+//
+//   - The first to give its word tells; those that follow find that somebody was
+//     told and are silent.
+//   - While it fires it is told again every repeat_every, by whoever finds that
+//     this time is over.
+//   - A node that sees the end takes its word back. The last one tells that it is
+//     resolved: a node whose check runs a second later does not contradict it.
+//   - A node that dies is forgotten when its word lapses. If it was the only one
+//     and the condition is over when it comes back, nobody tells the end.
+//   - Redis away: each node tells for itself, firing and resolved. Twice is
+//     better than never. When Redis is back, what was told is not told again.
+//
+// Alarms marked Local are a condition of one process (its disk): they need none
+// of this, and messages name the node.
+//
+// # Delivery
+//
+// Each webhook has a bounded queue and a goroutine; a message is tried for about
+// a minute with growing pauses. What cannot be queued or delivered is logged and
+// counted (tidegate_alarm_messages_total), never waited for. Group robots that
+// answer 200 with an error code have not taken the message. A clean stop delivers
+// what is queued, for three seconds at most.
 package alarm

@@ -1,0 +1,46 @@
+package alarm
+
+// title is what a kind of condition is called where people read it.
+type title struct{ en, zh string }
+
+// titles names every alarm that the rooms fire. deployments/prometheus/RUNBOOK.md
+// has a section for each; a test there holds both lists to the code.
+var titles = map[string]title{
+	"callbacks_refused":  {"Callbacks are refused with 503", "回调被拒绝（503）"},
+	"kafka_away":         {"Kafka does not take callbacks", "Kafka 无法写入回调"},
+	"spool_held":         {"Callbacks wait on a node's disk", "回调滞留在节点磁盘"},
+	"spool_filling":      {"A node's spool is nearly full", "节点缓冲盘将满"},
+	"spool_damaged":      {"A spool has put records aside", "节点缓冲盘有损坏或无法投递的记录"},
+	"redis_unchecked":    {"Callbacks are taken without a duplicate check", "Redis 不可用，回调未去重"},
+	"markfail_suspected": {"WeChat may have paused an account", "疑似被微信暂停推送回调"},
+	"token_trouble":      {"No access token for an account", "无法获取公众号 access_token"},
+	"account_stopped":    {"WeChat refuses an account", "公众号调用被微信拒绝"},
+	"api_stopped":        {"WeChat refuses an API to an account", "公众号接口权限被拒绝"},
+	"quota_used":         {"The day's quota of an API is used up", "接口当日额度已用完"},
+	"wechat_trouble":     {"WeChat's API does not answer properly", "微信接口异常"},
+	"queue_faulty":       {"A queue makes no progress", "队列停滞，无处理进展"},
+	"queue_slow":         {"A queue is slow", "队列处理偏慢"},
+	"queue_overload":     {"Most queues are overloaded", "大多数队列过载"},
+	"user_repeats":       {"A user repeats the same action", "用户频繁重复操作"},
+}
+
+// Names lists the kinds that have a title.
+func Names() []string {
+	out := make([]string, 0, len(titles))
+	for n := range titles {
+		out = append(out, n)
+	}
+	return out
+}
+
+// titleOf gives the name itself for a kind without a title.
+func titleOf(name, language string) string {
+	t, ok := titles[name]
+	switch {
+	case !ok:
+		return name
+	case language == Chinese:
+		return t.zh
+	}
+	return t.en
+}
