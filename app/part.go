@@ -245,7 +245,7 @@ func buildReceipts(ctx context.Context, e *engines) (*part, error) {
 	}
 	room, err := receipts.New(ctx, e.cfg.Receipts, receipts.Deps{
 		Kafka: e.cfg.Kafka, Publisher: producer, DB: db, Keys: api.NewKeys(api.NewBook(db, nil)),
-		Topics: e.cfg.Topics.Names(), Log: e.log.Named("receipts"), Registry: e.reg, Alarms: e.Alarms(),
+		Topics: e.cfg.Topics.Names(), Log: e.log.Named("receipts"), Registry: e.reg, Alarms: e.Alarms(), Hasher: e.hasher,
 	})
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func buildReceipts(ctx context.Context, e *engines) (*part, error) {
 		return nil, err
 	}
 	return &part{
-		role: RoleReceipts, services: []run.Service{room}, handler: room.Handler(), store: room.Store(),
+		role: RoleReceipts, services: []run.Service{room}, handler: room.Handler(), store: room.Store(), ops: room.Ops(),
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.names()) },
 	}, nil

@@ -18,7 +18,7 @@ type Config struct {
 	// Workers is how many partitions are written at once.
 	Workers int `koanf:"workers"`
 	// KeepCallbacks writes a row for every callback as well, so that one query
-	// shows the whole trace.
+	// shows the whole trace. Users' repeats always have one.
 	KeepCallbacks bool `koanf:"keep_callbacks"`
 	// NoReceiptAfter settles pushes on which WeChat never reported.
 	NoReceiptAfter time.Duration `koanf:"no_receipt_after"`
@@ -31,8 +31,10 @@ type Config struct {
 	CallbackRetention time.Duration `koanf:"callback_retention"`
 	// HousekeepingEvery is the pause between rounds of the above.
 	HousekeepingEvery time.Duration `koanf:"housekeeping_every"`
-	Report            ReportConfig  `koanf:"report"`
-	Resend            ResendConfig  `koanf:"resend"`
+	// RepeatAlarm tells a person about users who repeat too often.
+	RepeatAlarm RepeatAlarm  `koanf:"repeat_alarm"`
+	Report      ReportConfig `koanf:"report"`
+	Resend      ResendConfig `koanf:"resend"`
 }
 
 // ReportConfig is the daily report of failures.
@@ -62,8 +64,9 @@ func DefaultConfig() Config {
 		Group: "tidegate-receipts", Workers: 8, KeepCallbacks: true,
 		NoReceiptAfter: 24 * time.Hour, ParkFor: 24 * time.Hour,
 		Retention: 90 * 24 * time.Hour, CallbackRetention: 30 * 24 * time.Hour, HousekeepingEvery: 10 * time.Second,
-		Report: ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai"},
-		Resend: ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
+		RepeatAlarm: defaultRepeatAlarm(),
+		Report:      ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai"},
+		Resend:      ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
 	}
 }
 
@@ -93,6 +96,9 @@ func (c Config) Validate() error {
 		return bad("resend.confirm_within", "%s: use 1m to 24h", c.Resend.ConfirmWithin)
 	case c.Resend.Timeout < time.Second || c.Resend.Timeout > 10*time.Minute:
 		return bad("resend.timeout", "%s: use 1s to 10m, and less than the listener's write_timeout", c.Resend.Timeout)
+	}
+	if field, why := c.RepeatAlarm.check(); field != "" {
+		return bad("repeat_alarm."+field, "%s", why)
 	}
 	if _, err := time.LoadLocation(c.Report.Location); err != nil || c.Report.Location == "" {
 		return bad("report.location", "%q is no time zone: write for instance Asia/Shanghai", c.Report.Location)

@@ -25,7 +25,7 @@ func (r *Room) consume(ctx context.Context, rs []kafka.Record) error {
 		switch {
 		case err != nil:
 			dead = append(dead, r.deadLetter(rec, err))
-		case n.Kind == wire.KindCallback && !r.cfg.KeepCallbacks:
+		case n.Kind == wire.KindCallback && !r.cfg.KeepCallbacks && !isRepeat(n):
 			r.met.news.WithLabelValues("not_kept").Inc()
 		default:
 			news, from = append(news, n), append(from, rec)
@@ -34,7 +34,11 @@ func (r *Room) consume(ctx context.Context, rs []kafka.Record) error {
 	if err := r.park(ctx, dead); err != nil {
 		return err
 	}
-	return r.apply(ctx, news, from)
+	if err := r.apply(ctx, news, from); err != nil {
+		return err
+	}
+	r.countRepeats(news)
+	return nil
 }
 
 // read turns a record into news. Its errors stay: the record is unreadable.

@@ -18,6 +18,9 @@ type metrics struct {
 	parked   *prometheus.GaugeVec
 	resent   prometheus.Counter
 	kept     *prometheus.CounterVec
+
+	repeats      *prometheus.CounterVec
+	repeatAlarms prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -34,8 +37,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Pushes that were sent again on request."}),
 		kept: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidegate_receipts_housekeeping_total",
 			Help: "Rows that housekeeping changed: no_receipt, foreign, purged, purged_events; and failed rounds: failed."}, []string{"what"}),
+		repeats: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidegate_receipts_repeats_total",
+			Help: "Repeats of users, by account; what is read again after a crash or a rebalance counts again."}, []string{"account"}),
+		repeatAlarms: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidegate_receipts_repeat_alarms_total",
+			Help: "Alarms about users who repeat too often."}),
 	}
-	for _, c := range []prometheus.Collector{m.news, m.seconds, m.messages, m.parked, m.resent, m.kept} {
+	for _, c := range []prometheus.Collector{m.news, m.seconds, m.messages, m.parked, m.resent, m.kept, m.repeats, m.repeatAlarms} {
 		if err := reg.Register(c); err != nil {
 			return nil, fault.Wrap(fault.Internal, "register metrics of receipts", err)
 		}

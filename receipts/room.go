@@ -36,6 +36,7 @@ type Deps struct {
 	Log       *zap.Logger
 	Registry  prometheus.Registerer
 	Alarms    *alarm.Board     // nil tells nobody
+	Hasher    telemetry.Hasher // shows openids to operations
 	Now       func() time.Time // nil: the real clock
 }
 
@@ -50,6 +51,7 @@ type Room struct {
 	news    *kafka.Group // receipts and repeats
 	queued  *kafka.Group // the letters that wait in the sender's topics
 	handler http.Handler
+	repeats *watch
 
 	mu       sync.RWMutex
 	accounts []string
@@ -78,6 +80,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Room, error) {
 	if r.met, err = newMetrics(d.Registry); err != nil {
 		return nil, err
 	}
+	r.repeats = newWatch(cfg.RepeatAlarm, d.Now, newRepeatAlarms(r).tell)
 	if err := r.openGroups(); err != nil {
 		return nil, err
 	}
@@ -151,5 +154,6 @@ func (r *Room) Run(ctx context.Context) error {
 	g.Go(run.Func("queued letters", r.queued.Run))
 	g.Go(run.Func("housekeeping", r.keepHouse))
 	g.Go(run.Func("daily report", r.reportDaily))
+	g.Go(run.Func("watch of repeats", r.watchRepeats))
 	return g.Wait()
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,12 +22,14 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/kafka/kafkamem"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/sqldb/sqldbtest"
+	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
 	"tidegate/receipts"
 	"tidegate/receipts/store"
@@ -49,6 +52,8 @@ type world struct {
 	log      *zap.Logger
 	logs     *observer.ObservedLogs
 	clock    *clock
+	alarms   *told
+	hasher   telemetry.Hasher
 	keys     map[string]string // name to key text
 	stop     func()
 }
@@ -69,6 +74,24 @@ func (c *clock) step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.skew += d
+}
+
+// told is a sink that remembers.
+type told struct {
+	mu   sync.Mutex
+	list []alarm.Transition
+}
+
+func (a *told) Tell(t alarm.Transition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.list = append(a.list, t)
+}
+
+func (a *told) all() []alarm.Transition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.list)
 }
 
 // gate is the producer with a door that can be shut.
@@ -116,7 +139,7 @@ func newWorld(t *testing.T, db *sqldb.DB, change ...func(*receipts.Config)) *wor
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	w := &world{T: t, topics: wire.Topics{Prefix: "r" + strings.ToLower(rand.Text()[:12])}, db: db, reg: prometheus.NewRegistry(),
-		clock: &clock{}, keys: map[string]string{}, logs: logs, log: zap.New(core)}
+		clock: &clock{}, alarms: &told{}, hasher: telemetry.NewHasher([]byte("key of the test")), keys: map[string]string{}, logs: logs, log: zap.New(core)}
 	w.startKafka()
 	require.NoError(t, api.Migrate(t.Context(), db))
 	w.book = api.NewBook(db, w.clock.now)
@@ -173,7 +196,8 @@ func (w *world) open() {
 	w.Helper()
 	var err error
 	w.room, err = receipts.New(w.Context(), w.cfg, receipts.Deps{Kafka: w.kafka, Publisher: w.gate, DB: w.db, Keys: api.NewKeys(w.book),
-		Topics: w.topics, Log: w.log, Registry: w.reg, Now: w.clock.now})
+		Topics: w.topics, Log: w.log, Registry: w.reg, Now: w.clock.now,
+		Alarms: alarm.NewBoard(w.log, nil, w.clock.now, w.alarms), Hasher: w.hasher})
 	require.NoError(w, err)
 	require.NoError(w, w.room.SetAccounts([]string{"bank", "shop"}))
 }
@@ -261,6 +285,22 @@ func (w *world) fetch(app, method, path string, body any) (int, http.Header, []b
 	rec := httptest.NewRecorder()
 	w.room.Handler().ServeHTTP(rec, r)
 	return rec.Code, rec.Header(), rec.Body.Bytes()
+}
+
+// metric adds up a metric over its labels.
+func (w *world) metric(name string) float64 {
+	w.Helper()
+	families, err := w.reg.Gather()
+	require.NoError(w, err)
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // message waits until a message is in a state and gives it.
