@@ -4,6 +4,7 @@ import (
 	"os"
 	"time"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/config"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
@@ -39,6 +40,8 @@ type Config struct {
 	// Rules is the file of the robot's rules; the proxy reads it too, for
 	// answers that go into the ack.
 	Rules string `koanf:"rules"`
+	// Alarms says who is told when something needs a person.
+	Alarms alarm.Config `koanf:"alarms"`
 	// StopTimeout bounds a clean stop.
 	StopTimeout time.Duration `koanf:"stop_timeout"`
 
@@ -98,6 +101,7 @@ func DefaultConfig() Config {
 		Redis:       redis.DefaultConfig(),
 		Database:    sqldb.DefaultConfig(),
 		WeChat:      WeChatConfig{BaseURLs: []string{"https://api.weixin.qq.com", "https://api2.weixin.qq.com"}, Timeout: 5 * time.Second},
+		Alarms:      alarm.DefaultConfig(),
 		StopTimeout: 15 * time.Second,
 		Proxy:       proxy.DefaultConfig(),
 		Robot:       robot.DefaultConfig(),

@@ -20,7 +20,6 @@ import (
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis/redismem"
 	"tidegate/pkg/run"
-	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wechat/wechatsim"
 	"tidegate/pkg/wire"
@@ -191,7 +190,7 @@ func (w *devWorld) startRoles(ctx context.Context, o DevOptions) error {
 		_, err := waitFor(w.roles, w.stopTimeout())
 		return err
 	})
-	ops := telemetry.NewOps(w.engines.reg)
+	ops := w.engines.newOps()
 	for _, role := range []Role{RoleReceipts, RoleSender, RoleRobot, RoleProxy} {
 		p, err := buildPart(ctx, role, w.engines, partOptions{rules: w.rulesSource(o), breakBy: o.Break, breaker: &w.breaker})
 		if err != nil {

@@ -65,14 +65,6 @@ func (e *engines) Producer() (*kafka.Producer, error) {
 	return p, nil
 }
 
-// Alarms is the process's one board.
-func (e *engines) Alarms() *alarm.Board {
-	if e.alarms == nil {
-		e.alarms = alarm.NewBoard(e.log.Named("alarm"), e.reg, nil)
-	}
-	return e.alarms
-}
-
 // Admin asks Kafka about topics and lag.
 func (e *engines) Admin() (*kafka.Admin, error) {
 	if e.admin != nil {

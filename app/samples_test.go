@@ -29,6 +29,7 @@ var notInSamples = map[string]string{
 	"database.allow_insecure":                   "only where the network is private and plain",
 	"kafka.allow_insecure":                      "only where the network is private and plain",
 	"redis.allow_insecure":                      "only where the network is private and plain",
+	"alarms.webhooks[].ca_file":                 "only for a receiver with an authority of its own",
 	"database.synchronous":                      "SQLite only",
 	"kafka.tls.cert_file":                       "only for brokers that ask for it",
 	"kafka.tls.key_file":                        "only for brokers that ask for it",
@@ -90,6 +91,8 @@ func secretFor(name string) string {
 	switch {
 	case strings.Contains(strings.ToLower(name), "aes"):
 		return "Hs8dK2mQp4Xv7Zc1Bn5Lt9Rw3Yf6Jg0EuAiOqTkMxNA"
+	case strings.HasSuffix(name, "robot-url"):
+		return "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=secret"
 	case strings.HasSuffix(name, "dsn"):
 		return "postgres://tidegate:password@db.internal:5432/tidegate?sslmode=verify-full"
 	}
@@ -194,5 +197,5 @@ func keysOf(t *testing.T, name string) []string {
 
 // isMap tells keys whose value is a mapping with keys of the user's own.
 func isMap(key string) bool {
-	return slices.Contains([]string{"robot.backends[].headers", "limits.daily", "limits.per_minute"}, key)
+	return slices.Contains([]string{"robot.backends[].headers", "alarms.webhooks[].headers", "limits.daily", "limits.per_minute"}, key)
 }

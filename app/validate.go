@@ -19,6 +19,7 @@ func (c Config) Validate(role Role) error {
 		at("ops", c.Ops.Validate()),
 		at("topics", c.Topics.validate()),
 		at("kafka", c.Kafka.Validate()),
+		c.Alarms.Validate(),
 		c.validateAccounts(role),
 		c.validateListeners(role),
 	}
