@@ -18,12 +18,16 @@ const defaultFreshness = 5 * time.Minute
 func (c Config) proxyAccounts() []proxy.Account {
 	out := make([]proxy.Account, len(c.Accounts))
 	for i, a := range c.Accounts {
-		if a.Freshness == 0 {
-			a.Freshness = defaultFreshness
-		}
-		out[i] = proxy.Account{Name: a.Name, GhID: a.GhID, Credentials: a.Credentials}
+		out[i] = a.atTheDoor()
 	}
 	return out
+}
+
+func (a AccountConfig) atTheDoor() proxy.Account {
+	if a.Freshness == 0 {
+		a.Freshness = defaultFreshness
+	}
+	return proxy.Account{Name: a.Name, GhID: a.GhID, Credentials: a.Credentials, AllowFrom: a.AllowFrom}
 }
 
 func (c Config) robotAccounts() []robot.Account {

@@ -79,6 +79,9 @@ type AccountConfig struct {
 	// Secret is the AppSecret; only the sender needs it.
 	Secret             string `koanf:"secret" secret:"true"`
 	wechat.Credentials `koanf:",squash"`
+	// AllowFrom lists the addresses that callbacks may come from, or the one word
+	// any; mode plain must say which.
+	AllowFrom []string `koanf:"allow_from"`
 	// Robot and Sender cap what this account may cost.
 	Robot  robot.Limits  `koanf:"robot"`
 	Sender sender.Limits `koanf:"sender"`

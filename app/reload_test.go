@@ -29,6 +29,8 @@ type gate struct {
 	e    *engines
 	p    *part
 	logs *observer.ObservedLogs
+
+	asked int // each request has a nonce of its own
 }
 
 const (
@@ -40,7 +42,7 @@ proxy: {http: {addr: "127.0.0.1:0"}}
 rules: '%s'
 accounts:
 `
-	gateAccount = "  - {name: %s, app_id: wx-%[1]s, gh_id: gh_%[1]s, token: token-%[1]s, mode: plain}\n"
+	gateAccount = "  - {name: %s, app_id: wx-%[1]s, gh_id: gh_%[1]s, token: token-%[1]s, mode: plain, allow_from: [127.0.0.1]}\n"
 	gateRules   = "version: 1\nrules:\n  - name: hours\n    match: {text: {equals: hours}}\n    answer: at_once\n    reply: {text: \"%s\"}\n"
 )
 
@@ -96,7 +98,9 @@ func (g *gate) add(text string) {
 // answers.
 func (g *gate) ask(account, method, body string) (status int, text string) {
 	timestamp := fmt.Sprint(time.Now().Unix())
-	q := url.Values{"timestamp": {timestamp}, "nonce": {"n1"}, "signature": {wechat.Signature("token-"+account, timestamp, "n1")}}
+	g.asked++
+	nonce := fmt.Sprint("n", g.asked)
+	q := url.Values{"timestamp": {timestamp}, "nonce": {nonce}, "signature": {wechat.Signature("token-"+account, timestamp, nonce)}}
 	if method == http.MethodGet {
 		q.Set("echostr", "hello-"+account)
 	}
@@ -158,10 +162,12 @@ func TestReloadRefusesWhatIsBroken(t *testing.T) {
 		brk  func()
 		want string
 	}{
-		"no YAML":           {func() { g.add("  - {name: second") }, "read configuration"},
-		"unknown key":       {func() { g.add(fmt.Sprintf(gateAccount, "second") + "acounts: []\n") }, "acounts"},
-		"invalid account":   {func() { g.add(fmt.Sprintf(gateAccount, "second") + "  - {name: third, app_id: wx3}\n") }, "accounts[2] (third)"},
-		"unreadable secret": {func() { g.add("  - {name: second, app_id: wx2, mode: plain, token: 'file:/does/not/exist'}\n") }, "accounts[1].token"},
+		"no YAML":         {func() { g.add("  - {name: second") }, "read configuration"},
+		"unknown key":     {func() { g.add(fmt.Sprintf(gateAccount, "second") + "acounts: []\n") }, "acounts"},
+		"invalid account": {func() { g.add(fmt.Sprintf(gateAccount, "second") + "  - {name: third, app_id: wx3}\n") }, "accounts[2] (third)"},
+		"unreadable secret": {func() {
+			g.add("  - {name: second, app_id: wx2, mode: plain, allow_from: [any], token: 'file:/does/not/exist'}\n")
+		}, "accounts[1].token"},
 		"rules": {func() {
 			g.add(fmt.Sprintf(gateAccount, "second"))
 			g.setRules(strings.Replace(fmt.Sprintf(gateRules, "never"), "match", "mach", 1))

@@ -52,6 +52,10 @@ var notInSamples = map[string]string{
 	"proxy.http.cert_file":                      "a load balancer speaks TLS",
 	"proxy.http.key_file":                       "a load balancer speaks TLS",
 	"proxy.http.max_header_bytes":               "the default is right",
+	"ops.max_connections_per_address":           "the default is right",
+	"ops.trusted_proxies":                       "the default is right",
+	"api.max_connections_per_address":           "the default is right",
+	"api.trusted_proxies":                       "only where one address may not have all connections",
 	"sender.node":                               "made from host and process",
 }
 

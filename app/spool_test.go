@@ -56,7 +56,7 @@ redis: {addrs: ["%s"], timeout: 2s}
 topics: {prefix: spooled, partitions: 4, replication: 1, min_insync_replicas: 1}
 proxy: {http: {addr: "127.0.0.1:0"}%s}
 accounts:
-  - {name: card, app_id: wx-card, token: token-card, mode: plain}
+  - {name: card, app_id: wx-card, token: token-card, mode: plain, allow_from: [any]}
 `, s.broker.Addr(), cache.Addr(), spool), 0o600))
 	s.src = Source{File: file}
 	s.startDoor()
@@ -99,7 +99,7 @@ func (s *spooled) startDoor() {
 }
 
 func (s *spooled) post(user string, n int) int {
-	now, nonce := strconv.FormatInt(time.Now().Unix(), 10), strconv.Itoa(n)
+	now, nonce := strconv.FormatInt(time.Now().Unix(), 10), user+"-"+strconv.Itoa(n)
 	q := url.Values{"timestamp": {now}, "nonce": {nonce}, "signature": {wechat.Signature("token-card", now, nonce)}}
 	body := fmt.Sprintf("<xml><ToUserName><![CDATA[gh_1]]></ToUserName><FromUserName><![CDATA[%s]]></FromUserName><CreateTime>1893456001</CreateTime>"+
 		"<MsgType><![CDATA[text]]></MsgType><Content><![CDATA[%d]]></Content><MsgId>%d</MsgId></xml>", user, n, 1000+n)

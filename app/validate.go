@@ -116,8 +116,10 @@ func (a AccountConfig) validate(role Role) []error {
 	if a.AppID == "" {
 		errs = append(errs, errors.New("app_id is empty"))
 	}
-	if err := a.Credentials.Validate(); err != nil && role == RoleProxy {
-		errs = append(errs, err)
+	if role == RoleProxy && wire.ValidAccount(a.Name) {
+		if err := a.atTheDoor().Validate(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if role == RoleSender && a.Secret == "" {
 		errs = append(errs, errors.New("secret is empty; the sender needs the AppSecret to get tokens (file:/path and env:NAME are understood)"))

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 func TestAcknowledgementOnTheWire(t *testing.T) {
 	w := newWorld(t, wechat.ModeSafe, nil)
 	r := w.request(text(1, "hello"), openid)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.p.Addr()+r.URL.RequestURI(), r.Body)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.p.Addr()+r.URL.RequestURI(), strings.NewReader(readAll(t, r.Body)))
 	require.NoError(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)

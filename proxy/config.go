@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"tidegate/pkg/run"
-	"tidegate/pkg/wechat"
-	"tidegate/pkg/wire"
 )
 
 // Config is the proxy's section of the configuration.
@@ -73,35 +71,4 @@ func (s SpoolConfig) validate(budget time.Duration) error {
 		return fmt.Errorf("proxy.spool.publish_timeout %s: use more than 0 and less than proxy.budget (%s), so that time is left for the disk", s.PublishTimeout, budget)
 	}
 	return nil
-}
-
-// Account is what the door needs to know of one account.
-type Account struct {
-	// Name is the last part of the URL and part of topic names.
-	Name string
-	// GhID is the account's original id (gh_…), which every callback names as
-	// its receiver; empty skips the check.
-	GhID string
-	// Credentials verify and open callbacks.
-	Credentials wechat.Credentials
-}
-
-// entry is an account ready for use.
-type entry struct {
-	Account
-	verifier *wechat.Verifier
-	topics   struct{ callbacks string }
-}
-
-func newEntry(a Account, t wire.Topics) (*entry, error) {
-	if !wire.ValidAccount(a.Name) {
-		return nil, fmt.Errorf("account name %q: use 1 to 40 of a-z, 0-9 and -, beginning with a letter or digit", a.Name)
-	}
-	v, err := wechat.NewVerifier(a.Credentials)
-	if err != nil {
-		return nil, fmt.Errorf("account %s: %w", a.Name, err)
-	}
-	e := &entry{Account: a, verifier: v}
-	e.topics.callbacks = t.Callbacks(a.Name)
-	return e, nil
 }

@@ -21,14 +21,35 @@ import (
 // newline around it would count as a bad answer (wechat.md 2).
 var success = []byte("success")
 
-// serve is one request. What is refused before authenticity is shown is
-// refused without a word about why, so that nobody can probe us.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+// doorPath is what stands before an account's name in the address that WeChat
+// calls.
+const doorPath = "/wx/"
+
+// route finds the account. A path is compared as it was sent: nothing is
+// cleaned, decoded twice or redirected (S38). A mux would do all three, and cost
+// more than this.
+func (p *Proxy) route(w http.ResponseWriter, r *http.Request) {
 	began := p.d.Now()
-	acc := (*p.accounts.Load())[r.PathValue("account")]
+	name, ours := strings.CutPrefix(r.URL.Path, doorPath)
+	if !ours || r.URL.RawPath != "" {
+		p.m.refused.WithLabelValues("", "path").Inc()
+		http.NotFound(w, r)
+		return
+	}
+	acc := (*p.accounts.Load())[name]
 	if acc == nil {
 		p.m.refused.WithLabelValues("", "unknown_account").Inc()
 		http.NotFound(w, r)
+		return
+	}
+	p.serve(w, r, acc, began)
+}
+
+// serve is one request. What is refused before authenticity is shown is
+// refused without a word about why, so that nobody can probe us.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, acc *entry, began time.Time) {
+	if !acc.mayCome(p.trusted, r) {
+		p.refuse(w, acc, errAddress)
 		return
 	}
 	switch r.Method {
@@ -37,10 +58,16 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		p.callback(w, r, acc, began)
 	default:
+		p.m.refused.WithLabelValues(acc.Name, "method").Inc()
 		w.Header().Set("Allow", "GET, POST")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	}
 }
+
+var (
+	errAddress  = &wechat.Refusal{Reason: "address"}
+	errReceiver = &wechat.Refusal{Reason: "receiver"}
+)
 
 // check answers WeChat's question whether this address is ours.
 func (p *Proxy) check(w http.ResponseWriter, r *http.Request, acc *entry) {
@@ -50,6 +77,9 @@ func (p *Proxy) check(w http.ResponseWriter, r *http.Request, acc *entry) {
 		return
 	}
 	echo, err := acc.verifier.CheckURL(q)
+	if err == nil && p.reusedByCheck(r.Context(), acc, q) {
+		err = errNonce
+	}
 	if err != nil {
 		p.refuse(w, acc, err)
 		return
@@ -85,7 +115,7 @@ func (p *Proxy) callback(w http.ResponseWriter, r *http.Request, acc *entry, beg
 		return
 	}
 	if acc.GhID != "" && msg.ToUserName != acc.GhID && !msg.Quarantined {
-		p.refuse(w, acc, &wechat.Refusal{Reason: "receiver"}) // S10
+		p.refuse(w, acc, errReceiver) // S10
 		return
 	}
 	p.take(w, r, arrival{acc: acc, query: q, opened: opened, msg: msg, began: began})
@@ -156,10 +186,6 @@ func recoverer(h http.Handler, log *zap.Logger) http.Handler {
 				http.Error(w, "unavailable", http.StatusServiceUnavailable)
 			}
 		}()
-		if strings.ContainsAny(r.URL.Path, "\x00\\") {
-			http.NotFound(w, r)
-			return
-		}
 		h.ServeHTTP(w, r)
 	})
 }

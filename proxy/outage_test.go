@@ -100,7 +100,7 @@ func (s *site) restart() {
 // post is one delivery of a user's n-th text, with the time that its answer
 // took.
 func (s *site) post(user string, n int) (time.Duration, int) {
-	ts, nonce := "1893456000", strconv.Itoa(n)
+	ts, nonce := "1893456000", user+strconv.Itoa(n)
 	v := url.Values{"timestamp": {ts}, "nonce": {nonce}, "signature": {wechat.Signature(token, ts, nonce)}, "openid": {user}}
 	r := httptest.NewRequest(http.MethodPost, "/wx/card?"+v.Encode(), strings.NewReader(textFrom(user, 1000+n, fmt.Sprintf("%d", n))))
 	w := httptest.NewRecorder()

@@ -29,6 +29,8 @@ type Publisher interface {
 // Claims is the short memory of what is being taken (pkg/dedupe).
 type Claims interface {
 	Claim(ctx context.Context, key string) (dedupe.Verdict, *dedupe.Claim)
+	ClaimWithNonce(ctx context.Context, key string, n dedupe.Nonce) (dedupe.Verdict, *dedupe.Claim, dedupe.NonceVerdict)
+	Nonce(ctx context.Context, n dedupe.Nonce) dedupe.NonceVerdict
 	Repeat(ctx context.Context, account, openid, action, identity string, window time.Duration) (repeat bool, release func(context.Context), err error)
 }
 
@@ -69,6 +71,7 @@ type Proxy struct {
 	m        *metrics
 	out      *outlet
 	server   *run.HTTPServer
+	trusted  run.Addresses // load balancers whose X-Forwarded-For is believed
 
 	// after counts done marks still on their way to Redis.
 	after sync.WaitGroup
@@ -86,7 +89,11 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	p := &Proxy{cfg: cfg, d: d, repeats: cfg.Repeats.compile(), slots: make(chan struct{}, maxAfter)}
+	trusted, err := cfg.HTTP.Proxies()
+	if err != nil {
+		return nil, fmt.Errorf("proxy.http: %w", err)
+	}
+	p := &Proxy{cfg: cfg, d: d, trusted: trusted, repeats: cfg.Repeats.compile(), slots: make(chan struct{}, maxAfter)}
 	p.SetAtOnce(d.AtOnce)
 	if err := p.SetAccounts(accounts); err != nil {
 		return nil, err
@@ -97,7 +104,8 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := run.NewHTTPServer("proxy", cfg.HTTP, p.Handler(), d.Log)
+	s, err := run.NewHTTPServer("proxy", cfg.HTTP, p.Handler(), d.Log,
+		run.Strict(func(reason string) { p.m.refused.WithLabelValues("", reason).Inc() }))
 	if err != nil {
 		return nil, errors.Join(err, out.close())
 	}
@@ -110,7 +118,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 func (p *Proxy) SetAccounts(accounts []Account) error {
 	m := make(map[string]*entry, len(accounts))
 	for _, a := range accounts {
-		e, err := newEntry(a, p.d.Topics)
+		e, err := newEntry(a, p.d.Topics, p.d.Now)
 		if err != nil {
 			return err
 		}
@@ -157,7 +165,5 @@ func (p *Proxy) Run(ctx context.Context) error {
 
 // Handler is the door without its listener.
 func (p *Proxy) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/wx/{account}", p.serve)
-	return recoverer(sentAtOnce(mux), p.d.Log)
+	return recoverer(sentAtOnce(http.HandlerFunc(p.route)), p.d.Log)
 }

@@ -236,7 +236,7 @@ func TestTheDoorListensAndStops(t *testing.T) {
 	w := newWorld(t, wechat.ModePlain, nil)
 	r := w.request(text(3, "x"), openid)
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	res, err := c.Post("http://"+w.p.Addr()+r.URL.String(), "text/xml", r.Body)
+	res, err := c.Post("http://"+w.p.Addr()+r.URL.String(), "text/xml", strings.NewReader(readAll(t, r.Body)))
 	require.NoError(t, err)
 	require.Equal(t, "success", readAll(t, res.Body))
 	require.NoError(t, res.Body.Close())

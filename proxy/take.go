@@ -32,11 +32,19 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.cfg.Budget)
 	defer cancel()
 	if a.msg.IsReceipt() && !a.msg.Quarantined {
+		if p.reused(ctx, a) {
+			p.refuse(w, a.acc, errNonce)
+			return
+		}
 		p.receipts(ctx, w, a)
 		return
 	}
 	c := p.letter(a)
-	verdict, claim := p.d.Claims.Claim(ctx, claimKey(c))
+	verdict, claim, reused := p.claim(ctx, a, claimKey(c))
+	if reused {
+		p.refuse(w, a.acc, errNonce)
+		return
+	}
 	switch verdict {
 	case dedupe.Fresh:
 		crash.At("CP2")

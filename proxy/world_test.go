@@ -154,7 +154,8 @@ func newWorld(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, change ...fun
 }
 
 func account(mode wechat.Mode) proxy.Account {
-	return proxy.Account{Name: "card", GhID: ghID, Credentials: wechat.Credentials{AppID: appID, Token: token, EncodingAESKey: aesKey, Mode: mode}}
+	return proxy.Account{Name: "card", GhID: ghID, AllowFrom: []string{"any"},
+		Credentials: wechat.Credentials{AppID: appID, Token: token, EncodingAESKey: aesKey, Mode: mode}}
 }
 
 // post delivers a document as WeChat does in the world's mode: each call is a

@@ -189,7 +189,7 @@ redis: {addrs: ["%[4]s"], prefix: %[5]s}
 proxy: {spool: {dir: "%[10]s"}}
 accounts:
   - {name: safe, mode: safe, gh_id: %[6]s, app_id: %[7]s, token: %[8]s, encoding_aes_key: %[9]s}
-  - {name: plain, mode: plain, gh_id: %[6]sp, app_id: %[7]sp, token: %[8]s}
+  - {name: plain, mode: plain, allow_from: [127.0.0.1], gh_id: %[6]sp, app_id: %[7]sp, token: %[8]s}
 `
 
 // stop ends what was started, last first.
