@@ -52,6 +52,7 @@ type cli struct {
 	Apps     appsCmd     `cmd:"" help:"Keys of business systems: add, list, revoke."`
 	Report   reportCmd   `cmd:"" help:"Reports about messages."`
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
+	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`
 	Version  versionCmd  `cmd:"" help:"Print version and build."`
 }
 
@@ -185,6 +186,18 @@ type spoolDrainCmd struct {
 
 func (c spoolDrainCmd) Run(ctx context.Context) error {
 	return app.SpoolDrain(ctx, c.source(), c.Dir, os.Stdout)
+}
+
+type repeatsCmd struct {
+	Ops     string        `help:"Operations listener (ops.addr) of a receipts role." default:"http://127.0.0.1:9100"`
+	Since   time.Duration `help:"How far back to look, at most 168h." default:"10m"`
+	Account string        `help:"Only this account."`
+	Limit   int           `help:"Lines of each table, at most 100." default:"10"`
+	JSON    bool          `help:"Print the answer as JSON."`
+}
+
+func (c repeatsCmd) Run(ctx context.Context) error {
+	return app.Repeats(ctx, app.RepeatsOptions{Ops: c.Ops, Since: c.Since, Account: c.Account, Limit: c.Limit, JSON: c.JSON, Out: os.Stdout})
 }
 
 type versionCmd struct{}

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	opsTimeout   = 15 * time.Second
+	maxOpsAnswer = 8 << 20
+)
+
+// opsClient asks the operations listener of a running role.
+type opsClient struct {
+	base *url.URL
+	http *http.Client
+}
+
+// newOpsClient takes the listener's address as a person writes it:
+// http://127.0.0.1:9100, or only 127.0.0.1:9100.
+func newOpsClient(addr string) (*opsClient, error) {
+	if !strings.Contains(addr, "://") {
+		addr = "http://" + addr
+	}
+	u, err := url.Parse(addr)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.User != nil || strings.Trim(u.Path, "/") != "" {
+		return nil, usage(errors.New("--ops: write the address of an operations listener (ops.addr), for example http://127.0.0.1:9100"))
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &opsClient{base: u, http: &http.Client{Timeout: opsTimeout, CheckRedirect: stay, Transport: &http.Transport{DisableKeepAlives: true}}}, nil
+}
+
+// get fills dst with the answer, and gives its text as well.
+func (c *opsClient) get(ctx context.Context, path string, q url.Values, dst any) ([]byte, error) {
+	u := c.base.JoinPath(path)
+	u.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", c.base, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w; is the role running, and is this its ops.addr?", c.base, inner(err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxOpsAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask %s: %w", c.base, err)
+	case len(text) > maxOpsAnswer:
+		return nil, fmt.Errorf("ask %s: the answer has more than %d bytes: ask for less", c.base, maxOpsAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return nil, c.refused(path, resp.StatusCode, text)
+	}
+	if err := json.Unmarshal(text, dst); err != nil {
+		return nil, fmt.Errorf("ask %s: the answer is not what %s gives: %w", c.base, path, err)
+	}
+	return text, nil
+}
+
+// refused says what the other side said; what it sends that is no problem of
+// ours is not repeated to the terminal.
+func (c *opsClient) refused(path string, status int, text []byte) error {
+	var p struct{ Detail, Do, Errcode string }
+	switch err := json.Unmarshal(text, &p); {
+	case err == nil && p.Errcode == "invalid" && p.Detail != "":
+		return usage(errors.New(p.Detail))
+	case err == nil && p.Do != "":
+		return fmt.Errorf("ask %s: %s; %s", c.base, p.Detail, p.Do)
+	case status == http.StatusNotFound:
+		return fmt.Errorf("ask %s: nothing at %s; use the listener of a role that has it", c.base, path)
+	}
+	return fmt.Errorf("ask %s: status %d", c.base, status)
+}
+
+// inner leaves out the address that net/http puts in front: ours is there.
+func inner(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/wechat/wechatsim"
+	"tidegate/receipts"
+)
+
+// B3.5 and M9 on the whole road: a follower of the simulated WeChat presses the
+// same button again and again. One press is worked, the others are recorded,
+// operations see who it was, and one alarm is raised.
+func TestAnImpatientFollowerIsSeen(t *testing.T) {
+	o := DevOptions{}
+	w, err := startDev(t.Context(), o, t.TempDir(), zap.NewNop())
+	defer func() { require.NoError(t, w.stop()) }()
+	require.NoError(t, err)
+	users, err := w.sim.Followers("", 1)
+	require.NoError(t, err)
+	const presses = 22
+	for range presses {
+		d, err := w.sim.Act(t.Context(), "", wechatsim.Menu(users[0], "BILL:1"))
+		require.NoError(t, err)
+		require.True(t, d.Acked)
+		require.NoError(t, w.sim.Advance(time.Second)) // the next second by WeChat's clock: another press
+	}
+	show := func(o RepeatsOptions) string {
+		var out bytes.Buffer
+		o.Ops, o.Out = "http://"+w.ops.Addr(), &out
+		require.NoError(t, Repeats(t.Context(), o))
+		return out.String()
+	}
+	var v receipts.RepeatsView
+	require.Eventually(t, func() bool {
+		require.NoError(t, json.Unmarshal([]byte(show(RepeatsOptions{Since: time.Minute, Limit: 5, JSON: true})), &v))
+		return v.Repeats >= presses-1
+	}, 30*time.Second, 20*time.Millisecond)
+	user := w.engines.hasher.OpenID(users[0])
+	require.EqualValues(t, presses-1, v.Repeats, "one was worked")
+	require.EqualValues(t, 1, v.Users)
+	require.Equal(t, user, v.TopUsers[0].User)
+	require.Equal(t, "CLICK:BILL:1", v.TopActions[0].Action)
+	require.Len(t, v.Recent, 5)
+	text := show(RepeatsOptions{Since: time.Minute, Limit: 3, Account: devAccount})
+	require.Contains(t, text, "21 repeats by 1 users")
+	require.Contains(t, text, "same action within 10s, by proxy.repeats.rules[0]")
+	require.NotContains(t, text, users[0])
+
+	require.Eventually(t, func() bool { return len(w.engines.Alarms().Firing()) == 1 }, 30*time.Second, 20*time.Millisecond)
+	a := w.engines.Alarms().Firing()[0]
+	require.Equal(t, "user_repeats", a.Name)
+	require.Equal(t, devAccount+" user "+user, a.Subject)
+}
+
+func TestRepeatsSaysWhatIsWrong(t *testing.T) {
+	answer := func(status int, body string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for want, ops := range map[string]string{
+		"--ops: write the address of an operations listener": "ftp://x",
+		"is the role running":                                gone.URL,
+		"nothing at /ops/v1/repeats":                         answer(http.StatusNotFound, "404 page not found"),
+		"status 500":                                         answer(http.StatusInternalServerError, "\x1b[31mboom"),
+		"the account x is not here":                          answer(http.StatusBadRequest, `{"errcode":"invalid","detail":"the account x is not here","do":"Change it."}`),
+		"Send the same request again":                        answer(http.StatusServiceUnavailable, `{"errcode":"unavailable","detail":"Service Unavailable","do":"Send the same request again."}`),
+		"the answer is not what":                             answer(http.StatusOK, "<html>"),
+		"more than 8388608 bytes: ask f":                     answer(http.StatusOK, string(make([]byte, maxOpsAnswer+1))),
+	} {
+		err := Repeats(context.Background(), RepeatsOptions{Ops: ops, Since: time.Minute, Limit: 1, Out: &bytes.Buffer{}})
+		require.ErrorContains(t, err, want)
+	}
+	require.Equal(t, "a?[31m b", forTerminal("a\x1b[31m b"))
+}
