@@ -6,6 +6,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/config"
+	"tidegate/pkg/crash"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
 	"tidegate/pkg/run"
@@ -124,13 +125,23 @@ func (c *Config) nameGroups() {
 	}
 }
 
+// ignored begins the names of variables that are ours and no settings. Those of
+// fault tests are unknown keys in a release, where they do nothing.
+func ignored() []string {
+	names := []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_"}
+	if crash.Enabled {
+		names = append(names, EnvPrefix+"CRASH_", EnvPrefix+"LIVELOCK")
+	}
+	return names
+}
+
 // LoadConfig reads the file, the environment and --set flags over the
 // defaults. It does not validate: see Validate.
 func LoadConfig(file string, set map[string]string) (Config, error) {
 	c := DefaultConfig()
 	err := config.Load(&c, config.Source{
 		File: file, EnvPrefix: EnvPrefix, Environ: os.Environ(), Set: set,
-		Ignore: []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_"},
+		Ignore: ignored(),
 		Moved:  map[string]string{"proxy.repeat_window": "proxy.repeats.window", "proxy.repeat_events": "proxy.repeats.rules[].types"},
 	})
 	c.nameGroups()
