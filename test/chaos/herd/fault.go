@@ -30,7 +30,7 @@ func (p *Process) fault(what, phase string) {
 // Kill ends the process without a word to it.
 func (p *Process) Kill() {
 	p.h.tb.Helper()
-	if !p.running() {
+	if !p.Running() {
 		p.h.tb.Fatalf("%s was to be killed and does not run:\n%s", p.Name, p.Tail())
 	}
 	p.signal(syscall.SIGKILL)

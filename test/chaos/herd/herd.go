@@ -124,14 +124,14 @@ func Wait(tb testing.TB, what string, limit time.Duration, done func() bool) {
 	}
 }
 
-// environment is what a child gets: settings and switches that are meant for
-// the tests must not become settings of the program.
-func environment(extra []string) []string {
+// Environ is what a child gets: this process's environment, in which settings
+// and switches of the tests must not become settings of the program, and more.
+func Environ(more ...string) []string {
 	var out []string
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "TIDEGATE_") || strings.HasPrefix(kv, "TIDEGATE_CACHE_DIR=") {
 			out = append(out, kv)
 		}
 	}
-	return append(out, extra...)
+	return append(out, more...)
 }

@@ -69,7 +69,7 @@ func (p *Process) Restart() {
 		if err == nil {
 			return
 		}
-		if p.running() || try >= p.Tries {
+		if p.Running() || try >= p.Tries {
 			p.h.tb.Fatalf("%s: %v; the end of its log:\n%s", p.Name, err, p.Tail())
 		}
 	}
@@ -83,7 +83,7 @@ func (p *Process) launch() {
 	}
 	defer f.Close()
 	cmd := exec.Command(p.Path, p.Args...) //nolint:noctx // it ends by the signals that the test sends
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment(p.Env), f, f
+	cmd.Env, cmd.Stdout, cmd.Stderr = Environ(p.Env...), f, f
 	if err := p.h.start.begin(cmd); err != nil {
 		p.h.tb.Fatalf("start %s: %v", p.Name, err)
 	}
@@ -138,7 +138,8 @@ func (p *Process) end() <-chan struct{} {
 	return p.ended
 }
 
-func (p *Process) running() bool {
+// Running tells whether it has not ended; a frozen one runs.
+func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended == nil {
@@ -165,7 +166,7 @@ func (p *Process) PID() int {
 // Terminate asks the process to stop and checks that it does so, cleanly. It
 // does nothing when the process has ended.
 func (p *Process) Terminate() {
-	if !p.running() {
+	if !p.Running() {
 		return
 	}
 	p.Resume()
