@@ -64,6 +64,19 @@ func newProducerMetrics(reg prometheus.Registerer, client string) (*producerMetr
 	return m, errors.Join(errs...)
 }
 
+// counters are those of the topics that one goroutine has written to, so that it
+// need not look them up for each record.
+type counters map[string]prometheus.Counter
+
+func (k counters) inc(all *prometheus.CounterVec, client, topic string) {
+	c := k[topic]
+	if c == nil {
+		c = all.WithLabelValues(client, topic)
+		k[topic] = c
+	}
+	c.Inc()
+}
+
 type groupMetrics struct {
 	group                             string
 	processed, retries, panics, stuck *prometheus.CounterVec

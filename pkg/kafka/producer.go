@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -17,11 +16,12 @@ import (
 // ProducerOptions tune batching and the bounds. The zero value is good for the
 // callback door.
 type ProducerOptions struct {
-	// Linger is how long a batch waits for company. Default 2ms. It must stay
-	// well below the caller's deadline.
+	// Linger is how long a batch waits for company. Default 1ms: while a request is
+	// out, what comes meanwhile gathers anyway, so that batches grow with what is
+	// in flight. It must stay well below the caller's deadline.
 	Linger time.Duration `koanf:"linger"`
 	// BatchMessages sends a batch before Linger once it holds so many. Default
-	// 64; keep it well below the number of records in flight, or batches wait.
+	// 1000. A small number costs the broker and us more requests.
 	BatchMessages int `koanf:"batch_messages"`
 	// MaxRecordBytes is the largest record. Default 1 MB (1,000,000).
 	MaxRecordBytes int `koanf:"max_record_bytes"`
@@ -35,8 +35,8 @@ type ProducerOptions struct {
 }
 
 func (o ProducerOptions) withDefaults() ProducerOptions {
-	setDefault(&o.Linger, 2*time.Millisecond)
-	setDefault(&o.BatchMessages, 64)
+	setDefault(&o.Linger, time.Millisecond)
+	setDefault(&o.BatchMessages, 1000)
 	setDefault(&o.MaxRecordBytes, 1_000_000)
 	setDefault(&o.MaxInFlight, 20_000)
 	setDefault(&o.MaxInFlightBytes, 64<<20)
@@ -76,23 +76,10 @@ type Producer struct {
 	up      chan struct{} // closed when link becomes non-nil
 	closed  bool
 
-	pend struct {
-		sync.Mutex
-		list  list.List // of *pending, oldest first
-		bytes int64
-	}
+	pend pendings
 
 	stop    chan struct{}
 	stopped chan struct{}
-}
-
-// pending is one record whose result is not known.
-type pending struct {
-	rec   Record
-	size  int64
-	since time.Time
-	elem  *list.Element
-	done  func(Record, error)
 }
 
 // NewProducer checks the configuration and starts connecting; it does not wait
@@ -157,18 +144,13 @@ func setProducer(conf *sarama.Config, cfg Config, opt ProducerOptions) {
 // Unavailable (not written), or Ambiguous (may have been written: the context
 // ended while it was under way, or the connection broke).
 func (p *Producer) Publish(ctx context.Context, r Record) (Record, error) {
-	type result struct {
-		rec Record
-		err error
-	}
-	got := make(chan result, 1)
-	err := p.send(ctx, r, p.opt.MaxBlock, func(rec Record, err error) { got <- result{rec, err} })
-	if err != nil {
+	pe := newPending(r, nil)
+	if err := p.send(ctx, pe, p.opt.MaxBlock); err != nil {
 		return Record{}, err
 	}
 	select {
-	case res := <-got:
-		return res.rec, res.err
+	case <-pe.got:
+		return pe.rec, pe.err
 	case <-ctx.Done():
 		return Record{}, underWay(ctx, r.Topic)
 	}
@@ -183,7 +165,13 @@ func underWay(ctx context.Context, topic string) error {
 // is never called. It waits at most a tenth of MaxBlock. done runs on the
 // producer's own goroutine and must be quick.
 func (p *Producer) PublishAsync(r Record, done func(Record, error)) error {
-	return p.send(context.Background(), r, p.opt.MaxBlock/10, done)
+	return p.send(context.Background(), newPending(r, done), p.opt.MaxBlock/10)
+}
+
+// TryPublish is PublishAsync for a caller who must not wait at all: an error also
+// says that the producer could not take the record at this instant.
+func (p *Producer) TryPublish(r Record, done func(Record, error)) error {
+	return p.send(context.Background(), newPending(r, done), 0)
 }
 
 // PublishAll publishes the records in their order and waits for all results.
@@ -194,7 +182,7 @@ func (p *Producer) PublishAll(ctx context.Context, rs []Record) error {
 	var first error
 	failed, sent := 0, 0
 	for _, r := range rs {
-		if err := p.send(ctx, r, p.opt.MaxBlock, func(_ Record, err error) { results <- err }); err != nil {
+		if err := p.send(ctx, newPending(r, func(_ Record, err error) { results <- err }), p.opt.MaxBlock); err != nil {
 			first, failed = err, len(rs)-sent
 			break // later ones of the same key must not overtake this one
 		}
@@ -223,5 +211,5 @@ func (p *Producer) PublishAll(ctx context.Context, rs []Record) error {
 func (p *Producer) InFlight() int {
 	p.pend.Lock()
 	defer p.pend.Unlock()
-	return p.pend.list.Len()
+	return p.pend.n
 }

@@ -79,8 +79,9 @@ func (p *Producer) connect() (*link, error) {
 func (p *Producer) drain(l *link) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		published := counters{}
 		for m := range l.prod.Successes() {
-			p.settle(m, nil)
+			p.settle(m, nil, published)
 		}
 	})
 	wg.Go(func() {
@@ -91,7 +92,7 @@ func (p *Producer) drain(l *link) {
 				default:
 				}
 			}
-			p.settle(e.Msg, e.Err)
+			p.settle(e.Msg, e.Err, nil)
 		}
 	})
 	wg.Wait()
@@ -119,8 +120,8 @@ func (p *Producer) watch(l *link) error {
 func (p *Producer) oldest() time.Duration {
 	p.pend.Lock()
 	defer p.pend.Unlock()
-	if e := p.pend.list.Front(); e != nil {
-		return time.Since(e.Value.(*pending).since)
+	if pe := p.pend.first; pe != nil {
+		return time.Since(pe.since)
 	}
 	return 0
 }
@@ -168,15 +169,15 @@ func (p *Producer) retire(l *link, cause error) {
 func (p *Producer) abandon() {
 	p.pend.Lock()
 	var left []*pending
-	for e := p.pend.list.Front(); e != nil; e = e.Next() {
-		left = append(left, e.Value.(*pending))
+	for pe := p.pend.first; pe != nil; pe = pe.next {
+		left = append(left, pe)
 	}
 	p.pend.Unlock()
 	for _, pe := range left {
 		if p.release(pe) {
 			err := fault.New(fault.Ambiguous, "publish to "+pe.rec.Topic, "no result within %s", stallAfter)
 			p.failed(pe.rec.Topic, err)
-			pe.done(pe.rec, err)
+			pe.finish(pe.rec, err)
 		}
 	}
 }

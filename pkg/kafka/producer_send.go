@@ -10,72 +10,75 @@ import (
 )
 
 // send reserves room, waits for the connection and hands the record over, all
-// within patience. When it returns nil, done is called exactly once.
-func (p *Producer) send(ctx context.Context, r Record, patience time.Duration, done func(Record, error)) error {
-	pe, err := p.reserve(r, done)
+// within patience. When it returns nil, the record's result is told exactly once.
+func (p *Producer) send(ctx context.Context, pe *pending, patience time.Duration) error {
+	err := p.reserve(pe)
 	if err != nil {
-		p.failed(r.Topic, err)
+		p.failed(pe.rec.Topic, err)
 		return err
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	if err := p.handOver(ctx, pe, timer.C); err != nil {
+	if err := p.handOver(ctx, pe, patience); err != nil {
 		p.release(pe)
-		p.failed(r.Topic, err)
+		p.failed(pe.rec.Topic, err)
 		return err
 	}
 	return nil
 }
 
-func (p *Producer) reserve(r Record, done func(Record, error)) (*pending, error) {
-	op := "publish to " + r.Topic
-	if !validTopic(r.Topic) {
-		return nil, fault.New(fault.Invalid, "publish", "%q is not a topic name: use letters, digits, '.', '_' and '-'", r.Topic)
+func (p *Producer) reserve(pe *pending) error {
+	topic := pe.rec.Topic
+	if !validTopic(topic) {
+		return fault.New(fault.Invalid, "publish", "%q is not a topic name: use letters, digits, '.', '_' and '-'", topic)
 	}
-	size := r.size()
-	if size > int64(p.opt.MaxRecordBytes) {
-		return nil, fault.New(fault.Invalid, op, "the record has %d bytes, the limit is %d", size, p.opt.MaxRecordBytes)
+	if pe.size > int64(p.opt.MaxRecordBytes) {
+		return fault.New(fault.Invalid, "publish to "+topic, "the record has %d bytes, the limit is %d", pe.size, p.opt.MaxRecordBytes)
 	}
 	p.pend.Lock()
 	defer p.pend.Unlock()
-	if p.pend.list.Len() >= p.opt.MaxInFlight || p.pend.bytes+size > p.opt.MaxInFlightBytes {
-		return nil, fault.New(fault.Unavailable, op, "producer buffer full: %d records, %d bytes wait for the cluster",
-			p.pend.list.Len(), p.pend.bytes)
+	if p.pend.n >= p.opt.MaxInFlight || p.pend.bytes+pe.size > p.opt.MaxInFlightBytes {
+		return fault.New(fault.Unavailable, "publish to "+topic, "producer buffer full: %d records, %d bytes wait for the cluster", p.pend.n, p.pend.bytes)
 	}
-	pe := &pending{rec: r, size: size, since: time.Now(), done: done}
-	pe.elem = p.pend.list.PushBack(pe)
-	p.pend.bytes += size
+	pe.since = time.Now()
+	p.pend.add(pe)
 	p.met.inFlight.Inc()
-	return pe, nil
+	return nil
 }
 
 // release takes a record out of the bounds; false when somebody else did.
 func (p *Producer) release(pe *pending) bool {
 	p.pend.Lock()
 	defer p.pend.Unlock()
-	if pe.elem == nil {
+	if !pe.listed {
 		return false
 	}
-	p.pend.list.Remove(pe.elem)
-	pe.elem = nil
-	p.pend.bytes -= pe.size
+	p.pend.remove(pe)
 	p.met.inFlight.Dec()
 	return true
 }
 
 // handOver puts the record into sarama's input. An error means that it was not
 // put there, so nothing can have been written.
-func (p *Producer) handOver(ctx context.Context, pe *pending, patience <-chan time.Time) error {
-	op := "publish to " + pe.rec.Topic
+func (p *Producer) handOver(ctx context.Context, pe *pending, patience time.Duration) error {
+	var over <-chan time.Time // usually nobody waits: no timer is made
 	for {
 		p.mu.RLock()
 		l, up, cause, closed := p.link, p.up, p.linkErr, p.closed
 		switch {
 		case closed:
 			p.mu.RUnlock()
-			return fault.New(fault.Unavailable, op, "the producer is closed")
-		case l != nil:
-			err := l.put(ctx, op, pe, patience)
+			return fault.New(fault.Unavailable, "publish to "+pe.rec.Topic, "the producer is closed")
+		case l != nil && l.tryPut(pe):
+			p.mu.RUnlock()
+			return nil
+		}
+		if over == nil {
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			over = timer.C
+		}
+		op := "publish to " + pe.rec.Topic
+		if l != nil {
+			err := l.put(ctx, op, pe, over)
 			p.mu.RUnlock()
 			return err
 		}
@@ -87,16 +90,30 @@ func (p *Producer) handOver(ctx context.Context, pe *pending, patience <-chan ti
 		case <-up:
 		case <-ctx.Done():
 			return fault.New(fault.Unavailable, op, "not connected yet: %w", context.Cause(ctx))
-		case <-patience:
+		case <-over:
 			return fault.New(fault.Unavailable, op, "not connected yet, after %s", p.opt.MaxBlock)
 		case <-p.stop:
 		}
 	}
 }
 
+func (l *link) tryPut(pe *pending) bool {
+	select {
+	case <-l.quit:
+		return false
+	default:
+	}
+	select {
+	case l.prod.Input() <- pe.message():
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *link) put(ctx context.Context, op string, pe *pending, patience <-chan time.Time) error {
 	select {
-	case l.prod.Input() <- pe.rec.message(pe):
+	case l.prod.Input() <- pe.message():
 		return nil
 	case <-l.quit:
 		return fault.New(fault.Unavailable, op, "the connection to the cluster is being renewed")
@@ -108,7 +125,7 @@ func (l *link) put(ctx context.Context, op string, pe *pending, patience <-chan 
 }
 
 // settle gives a record its result, once.
-func (p *Producer) settle(m *sarama.ProducerMessage, err error) {
+func (p *Producer) settle(m *sarama.ProducerMessage, err error, published counters) {
 	pe, ok := m.Metadata.(*pending)
 	if !ok || !p.release(pe) {
 		return
@@ -118,15 +135,15 @@ func (p *Producer) settle(m *sarama.ProducerMessage, err error) {
 	if err != nil {
 		err = produceFault(rec.Topic, err)
 		p.failed(rec.Topic, err)
-		pe.done(rec, err)
+		pe.finish(rec, err)
 		return
 	}
 	rec.Partition, rec.Offset = m.Partition, m.Offset
 	if rec.Timestamp.IsZero() {
 		rec.Timestamp = m.Timestamp
 	}
-	p.met.published.WithLabelValues(p.conf.ClientID, rec.Topic).Inc()
-	pe.done(rec, nil)
+	published.inc(p.met.published, p.conf.ClientID, rec.Topic)
+	pe.finish(rec, nil)
 }
 
 func (p *Producer) failed(topic string, err error) {

@@ -67,23 +67,6 @@ func (r Record) size() int64 {
 	return int64(n)
 }
 
-func (r Record) message(meta any) *sarama.ProducerMessage {
-	m := &sarama.ProducerMessage{Topic: r.Topic, Timestamp: r.Timestamp, Metadata: meta}
-	if r.Key != nil {
-		m.Key = sarama.ByteEncoder(r.Key)
-	}
-	if r.Value != nil {
-		m.Value = sarama.ByteEncoder(r.Value)
-	}
-	if len(r.Headers) > 0 {
-		m.Headers = make([]sarama.RecordHeader, len(r.Headers))
-		for i, h := range r.Headers {
-			m.Headers[i] = sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value}
-		}
-	}
-	return m
-}
-
 func recordOf(m *sarama.ConsumerMessage) Record {
 	r := Record{
 		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset,
