@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
@@ -36,6 +37,7 @@ type setup struct {
 	limits    sender.Limits
 	publisher sender.Publisher
 	now       func() time.Time
+	alarms    *alarm.Board
 }
 
 func defaults(p sender.Publisher) setup {
@@ -107,7 +109,7 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 	r = &room{log: logs, reg: prometheus.NewRegistry(), keys: api.NewBook(db, nil)}
 	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
 		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
-		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now,
+		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms,
 	})
 	if err != nil {
 		return nil, nil, nil, err

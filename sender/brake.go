@@ -14,6 +14,9 @@ type brake struct {
 	until   time.Time
 	streak  int
 	probing bool
+	// told hears of each closing and of the opening, in their order; it must not
+	// wait. nil hears nothing.
+	told func(why cause, streak int, detail string)
 }
 
 // cause says why a road or an account is closed.
@@ -85,6 +88,9 @@ func (b *brake) close(now time.Time, why cause, detail string, pause time.Durati
 	}
 	b.why, b.detail, b.until, b.probing = why, detail, now.Add(pause), false
 	b.streak++
+	if b.told != nil {
+		b.told(why, b.streak, detail)
+	}
 	return news
 }
 
@@ -94,6 +100,9 @@ func (b *brake) open() (was cause) {
 	defer b.mu.Unlock()
 	was = b.why
 	b.why, b.detail, b.streak, b.probing = causeNone, "", 0, false
+	if was != causeNone && b.told != nil {
+		b.told(causeNone, 0, "")
+	}
 	return was
 }
 

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wechat/wechatsim"
@@ -128,9 +130,13 @@ func TestStoppedAccountWaitsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: wechatsim.FaultErrcode, Errcode: 48001, API: wechatsim.PathTemplateSend, Count: 1}))
-	r := w.start()
+	board := alarm.NewBoard(zap.NewNop(), nil, nil)
+	r := w.start(func(s *setup) { s.alarms = board })
 	id := w.push("waits")
 	require.Eventually(t, func() bool { return len(r.Problems()) == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Len(t, board.Firing(), 1)
+	require.Equal(t, "api_stopped", board.Firing()[0].Name)
+	require.Contains(t, board.Firing()[0].Text, "check its rights")
 	require.Contains(t, r.Problems()[0], "api template_send: stopped")
 	require.Equal(t, 1, r.log.FilterMessageSnippet("check its rights").Len())
 	require.Equal(t, wire.Accepted, w.outcome(w.reply("another API goes on")).State)

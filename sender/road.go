@@ -199,6 +199,9 @@ func (r *road) count(a answer) (inTrouble, limitedAll bool) {
 
 func (r *road) shut(b *brake, now time.Time, why cause, a answer, pause time.Duration, probe bool) {
 	detail := fmt.Sprintf("%s: errcode %d", a.class, a.code)
+	if why == causeStop {
+		detail += ": " + refusedWhat(a)
+	}
 	if !b.close(now, why, detail, pause, probe) {
 		return
 	}

@@ -61,6 +61,7 @@ type Sender struct {
 	log     *zap.Logger
 	reg     prometheus.Registerer
 	now     func() time.Time
+	alarms  *alarm.Board
 	met     *metrics
 	outbox  outbox
 	memory  *memory
@@ -98,7 +99,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	}
 	s := &Sender{
 		cfg: cfg, kafka: d.Kafka, wechat: d.WeChat, topics: d.Topics, log: log, reg: d.Reg, now: d.Now,
-		met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
+		alarms: d.Alarms, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if s.intents, err = intent.Open(ctx, d.DB, intent.Options{Node: cfg.Node, Keep: cfg.KeepIntents, Now: d.Now}, d.Reg); err != nil {
@@ -108,7 +109,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	if d.Redis != nil {
 		shared = token.NewShared(d.Redis)
 	}
-	if s.tokens, err = token.New(caller{d.WeChat}, shared, token.Options{Judge: token.JudgeWeChat, Now: d.Now}, log, d.Reg); err != nil {
+	if s.tokens, err = token.New(caller{d.WeChat}, shared, token.Options{Judge: token.JudgeWeChat, Now: d.Now, Told: s.tokenTold}, log, d.Reg); err != nil {
 		return nil, err
 	}
 	s.intake, err = intake.New(ctx, cfg.Intake, intake.Deps{
@@ -161,6 +162,7 @@ func (s *Sender) SetAccounts(accounts []Account) error {
 		if _, stays := appIDs[name]; !stays {
 			delete(s.stations, name)
 			st.leave()
+			s.forget(st)
 		}
 	}
 	return nil
@@ -173,6 +175,7 @@ func (s *Sender) setStation(a Account) {
 		return
 	}
 	st := newStation(a, s.cfg.QuotaPause, s.log)
+	s.announce(st)
 	s.stations[a.Name] = st
 	if s.group != nil {
 		s.startStation(st)

@@ -50,7 +50,12 @@ func TestWithoutRedisEachNodeWorksAlone(t *testing.T) {
 func TestRefusedAccountStopsWithAnAlarmAndIsAskedSlowly(t *testing.T) {
 	c := newClock()
 	p := &platform{clock: c}
-	n := newNode(t, p, startRedis(t, false))
+	var told []string
+	n := newNode(t, p, startRedis(t, false), func(o *token.Options) {
+		o.Told = func(account string, failures int, stop bool, why string) {
+			told = append(told, fmt.Sprint(account, " ", failures, " ", stop, " ", why))
+		}
+	})
 	p.fail(&wechat.APIError{API: wechat.APIStableToken, Code: 40125})
 	for range 200 {
 		_, err := n.Token(t.Context(), "shop")
@@ -62,6 +67,7 @@ func TestRefusedAccountStopsWithAnAlarmAndIsAskedSlowly(t *testing.T) {
 	require.Equal(t, 1, n.log.FilterMessageSnippet("check the app secret").FilterField(zap.Int("errcode", 40125)).Len())
 	require.Contains(t, n.Stopped()["shop"], "40125")
 	require.Equal(t, 1.0, gauge(t, n.reg, "tidegate_token_stopped"))
+	require.Equal(t, []string{"shop 1 true errcode 40125: check the app secret: it may have been reset"}, told)
 
 	for range 60 { // an hour, asked each minute
 		c.Add(time.Minute)
@@ -76,6 +82,7 @@ func TestRefusedAccountStopsWithAnAlarmAndIsAskedSlowly(t *testing.T) {
 	require.NoError(t, send(t.Context(), p, n))
 	require.Empty(t, n.Stopped())
 	require.Equal(t, 0.0, gauge(t, n.reg, "tidegate_token_stopped"))
+	require.Equal(t, "shop 0 false ", told[len(told)-1])
 }
 
 func TestNewCredentialsAreTriedAtOnce(t *testing.T) {

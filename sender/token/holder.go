@@ -106,9 +106,9 @@ func (h *holder) failure(now time.Time) error {
 	return fault.New(fault.KindOf(h.failed.err), "token of "+h.account.Name, "%w", h.failed.err).WithRetryAfter(h.failed.until.Sub(now))
 }
 
-// fail records an error with its pause and reports whether the account has
-// just been stopped.
-func (h *holder) fail(err error, v Verdict, now time.Time) (pause time.Duration, stoppedNow bool) {
+// fail records an error with its pause and reports how many of its kind came in
+// a row and whether the account has just been stopped.
+func (h *holder) fail(err error, v Verdict, now time.Time) (pause time.Duration, failures int, stoppedNow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first, last := retryFirst, retryLast
@@ -122,7 +122,7 @@ func (h *holder) fail(err error, v Verdict, now time.Time) (pause time.Duration,
 	pause = max(min(first<<min(streak, 20), last), v.Retry)
 	stoppedNow = v.Stop && !h.failed.stop
 	h.failed = failure{err: err, until: now.Add(pause), streak: streak + 1, stop: v.Stop}
-	return pause, stoppedNow
+	return pause, streak + 1, stoppedNow
 }
 
 func (h *holder) stopReason() string {

@@ -32,6 +32,10 @@ type Options struct {
 	Tick time.Duration
 	// Judge reads the errors of the Caller. Required.
 	Judge func(error) Verdict
+	// Told hears that an account has got no token failures times in a row, and
+	// why, and that it has one again (failures is 0, why is empty). stop says that
+	// WeChat refuses the account. It must not wait; nil hears nothing.
+	Told func(account string, failures int, stop bool, why string)
 	// Now is the clock; nil means the real one.
 	Now func() time.Time
 }
@@ -43,6 +47,9 @@ func (o Options) withDefaults() Options {
 	def(&o.ForcedAlone, 5)
 	def(&o.CallTimeout, 5*time.Second)
 	def(&o.Tick, 5*time.Second)
+	if o.Told == nil {
+		o.Told = func(string, int, bool, string) {}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

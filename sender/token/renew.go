@@ -2,6 +2,7 @@ package token
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -46,6 +47,7 @@ func (k *Keeper) renew(ctx context.Context, h *holder, why reason) (Token, error
 		k.log.Info("account works again: WeChat gives tokens", zap.String("account", h.account.Name))
 	}
 	k.met.stopped.WithLabelValues(h.account.Name).Set(0)
+	k.opt.Told(h.account.Name, 0, false, "")
 	return t, nil
 }
 
@@ -56,7 +58,7 @@ func (k *Keeper) failed(ctx context.Context, h *holder, err error) error {
 		return fault.Wrap(fault.Unavailable, "token of "+h.account.Name, ctx.Err())
 	}
 	v := k.verdict(err)
-	pause, stoppedNow := h.fail(err, v, k.opt.Now())
+	pause, failures, stoppedNow := h.fail(err, v, k.opt.Now())
 	fields := []zap.Field{zap.String("account", h.account.Name), zap.Int("errcode", v.Code), zap.Duration("retry_in", pause), zap.Error(err)}
 	switch {
 	case stoppedNow:
@@ -67,6 +69,11 @@ func (k *Keeper) failed(ctx context.Context, h *holder, err error) error {
 	if v.Stop {
 		k.met.stopped.WithLabelValues(h.account.Name).Set(1)
 	}
+	why := fmt.Sprintf("%s, errcode %d", fault.KindOf(err), v.Code)
+	if v.Stop {
+		why = fmt.Sprintf("errcode %d: %s", v.Code, advice(v.Code))
+	}
+	k.opt.Told(h.account.Name, failures, v.Stop, why)
 	return fault.New(fault.KindOf(err), "token of "+h.account.Name, "%w", err).WithRetryAfter(pause)
 }
 
