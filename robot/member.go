@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -89,7 +90,9 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow,
 		SessionTimeout: r.cfg.SessionTimeout, StallAfter: r.cfg.StalledAfter, GiveUpAfter: r.cfg.GiveUpAfter,
 		OnRevoke: r.pending.forget,
-		OnStall:  func(s kafka.Stall) { r.stalled(m, s) }, OnResume: func() { r.recovered(m) },
+		OnStall:  func(s kafka.Stall) { r.stalled(m, s) },
+		OnFreeze: func(gap time.Duration) { r.frozen(m, gap) },
+		OnResume: func() { r.recovered(m) },
 	}, m.log, r.d.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", a.Name, err)

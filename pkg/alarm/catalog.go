@@ -21,6 +21,8 @@ var titles = map[string]title{
 	"queue_faulty":       {"A queue makes no progress", "队列停滞，无处理进展"},
 	"queue_slow":         {"A queue is slow", "队列处理偏慢"},
 	"queue_overload":     {"Most queues are overloaded", "大多数队列过载"},
+	"robot_stalled":      {"A robot hangs and has left its partitions", "机器人卡死，已退出所负责的分区"},
+	"robot_frozen":       {"A robot's process stood still", "机器人进程曾整体停顿"},
 	"user_repeats":       {"A user repeats the same action", "用户频繁重复操作"},
 }
 

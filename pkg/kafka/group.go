@@ -81,9 +81,11 @@ type GroupOptions struct {
 	// must be quick.
 	OnAssign func(topic string, partition int32, offset int64)
 	OnRevoke func(topic string, partition int32)
-	// OnStall is told when the member leaves because of silent handlers, OnResume
-	// when it is in the group again. They must be quick.
+	// OnStall is told when the member leaves because of silent handlers, OnFreeze
+	// when it gives everything up because its process stood still, OnResume when it
+	// is in the group again after either. They must be quick.
 	OnStall  func(s Stall)
+	OnFreeze func(gap time.Duration)
 	OnResume func()
 }
 

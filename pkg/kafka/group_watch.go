@@ -88,29 +88,31 @@ func (g *Group) beginSession(ctx context.Context) (_ context.Context, ended func
 	}
 }
 
-// endSession ends the present session, if there is one, and tells whether it
-// was this call that did.
-func (g *Group) endSession(why error) bool {
+// endSession ends the present session, if there is one, and tells first.
+func (g *Group) endSession(why error, tell func()) {
 	g.mu.Lock()
 	end := g.end
 	g.end = nil
 	g.mu.Unlock()
-	if end == nil {
-		return false
+	if end != nil {
+		tell()
+		end(why)
 	}
-	end(why)
-	return true
 }
 
 // freeze takes everything away from this member: it stood still, and cannot
 // know what the group did meanwhile. It joins again.
 func (g *Group) freeze(gap time.Duration) {
 	g.sched.cutOff(nil)
-	if g.endSession(errFrozen) {
+	g.endSession(errFrozen, func() {
 		g.met.frozen.Inc()
 		g.log.Warn("the process stood still for about as long as a session lasts, giving its partitions up and joining again",
 			zap.Duration("stood_still", gap), zap.Duration("session_timeout", g.opt.SessionTimeout))
-	}
+		if g.opt.OnFreeze != nil {
+			g.opt.OnFreeze(gap)
+		}
+		g.resuming.Store(true)
+	})
 }
 
 // stall makes the member leave: its silent handlers lose their partitions at
@@ -131,7 +133,7 @@ func (g *Group) stall(calls []*call) {
 		g.opt.OnStall(s)
 	}
 	g.sched.cutOff(calls)
-	g.endSession(errStalled)
+	g.endSession(errStalled, func() {})
 }
 
 // awaitHandlers waits, outside the group, until the last handler has returned.

@@ -155,3 +155,35 @@ func TestHeldAndSlowKeysDoNotStall(t *testing.T) {
 	wait(t, slow, "the slow key")
 	require.Zero(t, stalled.Load())
 }
+
+// A process that stood still for a session gives everything up before anybody
+// has told it so: what runs loses its context at once, long before DrainTimeout,
+// the member joins again, and the record comes again.
+func TestStandingStillGivesEverythingUp(t *testing.T) {
+	t.Parallel()
+	cfg := engine(t)
+	tp := topic(t, cfg, 1)
+	publish(t, producer(t, cfg, kafka.ProducerOptions{}), tp, "k", "v")
+	begun, ended, again := make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
+	frozen, resumed := make(chan time.Duration, 10), make(chan struct{}, 10)
+	var calls atomic.Int32
+	g := run(t, cfg, kafka.GroupOptions{Group: unique(t, "g"), Topics: []string{tp}, DrainTimeout: time.Minute,
+		OnFreeze: func(gap time.Duration) { frozen <- gap }, OnResume: func() { resumed <- struct{}{} },
+		Handler: func(ctx context.Context, _ kafka.Record) error {
+			if calls.Add(1) > 1 {
+				close(again)
+				return nil
+			}
+			begun <- struct{}{}
+			<-ctx.Done()
+			ended <- kafka.Owned(ctx)
+			return ctx.Err()
+		}})
+	wait(t, begun, "the handler")
+	kafka.StandStill(g.Group, 6*time.Second)
+	require.Error(t, wait(t, ended, "the end of the context"))
+	require.Greater(t, wait(t, frozen, "the word"), 5*time.Second)
+	wait(t, again, "the record again")
+	wait(t, resumed, "the return")
+	require.Empty(t, frozen, "once")
+}
