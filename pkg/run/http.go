@@ -113,6 +113,7 @@ type HTTPServer struct {
 	ln    net.Listener
 	srv   *http.Server
 	drain time.Duration
+	bye   *goodbye
 }
 
 // NewHTTPServer opens the listener. HTTP/2 stays off: its floods (S34) buy
@@ -162,7 +163,9 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger, opt
 		srv.Handler, srv.ConnContext = refuseFlawed(h), withWatched
 		srv.MaxHeaderBytes = max(c.MaxHeaderBytes-headerSlack, 1)
 	}
-	return &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: srv}, nil
+	bye := newGoodbye()
+	srv.Handler, srv.ConnState = bye.over(srv.Handler), bye.track
+	return &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: srv, bye: bye}, nil
 }
 
 // headerSlack is what net/http adds to its MaxHeaderBytes for its own buffer.
@@ -208,8 +211,8 @@ func (s *HTTPServer) Name() string { return s.name }
 // Addr is the address that it listens on, with the real port.
 func (s *HTTPServer) Addr() string { return s.ln.Addr().String() }
 
-// Run serves until ctx ends, then refuses new connections and waits for the
-// requests in flight.
+// Run serves until ctx ends. Then it refuses new connections, lets the clients
+// put away the ones they keep, and waits for the requests in flight.
 func (s *HTTPServer) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.srv.Serve(s.ln) }()
@@ -220,12 +223,13 @@ func (s *HTTPServer) Run(ctx context.Context) error {
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
-	err := s.srv.Shutdown(stop)
-	if err != nil {
-		_ = s.srv.Close()
-	}
-	if serveErr := <-failed; !errors.Is(serveErr, http.ErrServerClosed) {
+	err := s.ln.Close()
+	if serveErr := <-failed; !errors.Is(serveErr, net.ErrClosed) {
 		err = errors.Join(err, serveErr)
+	}
+	s.bye.say(stop)
+	if late := s.srv.Shutdown(stop); late != nil {
+		err = errors.Join(err, late, s.srv.Close())
 	}
 	return err
 }
