@@ -1,0 +1,106 @@
+package queues
+
+import (
+	"time"
+
+	"tidegate/pkg/kafka"
+)
+
+// partition is everything that is remembered about one partition of one queue.
+type partition struct {
+	seat
+	history history
+	ends    timeline
+
+	lag     kafka.Lag
+	seen    time.Time // when lag was measured
+	in, out speed
+	// able is how fast it is worked while there is something to do, which is what
+	// a wait depends on: out is small at night because little comes.
+	able   speed
+	age    time.Duration
+	aged   bool // age is known
+	holder holder
+	owner  string
+
+	old, expiring, skipped gate
+}
+
+// busyAge is the age of the head from which on a partition has a backlog. Below
+// it, waiting records may be finished and only not committed yet: groups commit
+// once a second.
+const busyAge = 3 * time.Second
+
+// take adds a measurement.
+func (p *partition) take(l kafka.Lag, now time.Time) {
+	s := sample{at: now, committed: l.Committed, start: l.Start, end: l.End}
+	if prev, ok := p.history.last(); ok && now.After(prev.at) {
+		p.measure(prev, s)
+	}
+	p.history.add(s)
+	p.ends.saw(l.End, now)
+	p.ends.passed(s.position())
+	p.lag, p.seen = l, now
+}
+
+func (p *partition) measure(prev, s sample) {
+	took := s.at.Sub(prev.at)
+	if n := s.end - prev.end; n >= 0 {
+		p.in.add(n, took)
+	}
+	done := s.committed - max(prev.committed, prev.start)
+	if s.committed < 0 || prev.committed >= 0 && s.committed < prev.committed {
+		return // it went back: that is no speed
+	}
+	done = max(done, 0)
+	p.out.add(done, took)
+	if p.age >= busyAge {
+		p.able.add(done, took)
+	} else {
+		p.able.raise(done, took)
+	}
+}
+
+// judge settles status and age, once the timestamps that were missing are read.
+func (p *partition) judge(now time.Time, l Limits, retention time.Duration) {
+	p.status = p.history.judge(p.holder)
+	p.depth, p.moving = p.lag.Lag, p.history.moving()
+	p.age, p.aged = p.headAge(now)
+	age := p.age.Seconds()
+	p.old.value(age, l.WarnAge.Seconds(), enterChecks, leaveChecks)
+	p.expiring.value(age, retention.Seconds()/2, enterChecks, leaveChecks)
+	p.skipped.step(p.lag.Skipped > 0, p.lag.Skipped == 0, 1, leaveChecks)
+}
+
+func (p *partition) headAge(now time.Time) (time.Duration, bool) {
+	if p.lag.Lag == 0 {
+		return 0, true
+	}
+	at, _, ok := p.ends.written(p.head())
+	if !ok {
+		return 0, false
+	}
+	return max(0, now.Sub(at)), true
+}
+
+func (p *partition) head() int64 { return max(p.lag.Committed, p.lag.Start) }
+
+// vague tells that the age of the head is not known closely enough, so that its
+// timestamp should be read.
+func (p *partition) vague(now time.Time, poll time.Duration) bool {
+	if p.lag.Lag == 0 {
+		return false
+	}
+	at, width, ok := p.ends.written(p.head())
+	return !ok || width > max(5*time.Second, 3*poll, now.Sub(at)/10)
+}
+
+// drain is how long the partition takes with more records before its end; ok is
+// false where nothing moves or nothing is known.
+func (p *partition) drain(more int64) (time.Duration, bool) {
+	n := p.lag.Lag + more
+	if n > 0 && p.history.full() && !p.history.moved() && !p.history.wasEmpty() {
+		return 0, false
+	}
+	return p.able.drain(n)
+}
