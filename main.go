@@ -190,6 +190,7 @@ func (c spoolDrainCmd) Run(ctx context.Context) error {
 
 type repeatsCmd struct {
 	Ops     string        `help:"Operations listener (ops.addr) of a receipts role." default:"http://127.0.0.1:9100"`
+	Key     string        `help:"Key of the listener with the scope read, if it has keys; file:PATH reads it from a file." env:"TIDEGATE_OPS_KEY"`
 	Since   time.Duration `help:"How far back to look, at most 168h." default:"10m"`
 	Account string        `help:"Only this account."`
 	Limit   int           `help:"Lines of each table, at most 100." default:"10"`
@@ -197,7 +198,7 @@ type repeatsCmd struct {
 }
 
 func (c repeatsCmd) Run(ctx context.Context) error {
-	return app.Repeats(ctx, app.RepeatsOptions{Ops: c.Ops, Since: c.Since, Account: c.Account, Limit: c.Limit, JSON: c.JSON, Out: os.Stdout})
+	return app.Repeats(ctx, app.RepeatsOptions{Ops: c.Ops, Key: c.Key, Since: c.Since, Account: c.Account, Limit: c.Limit, JSON: c.JSON, Out: os.Stdout})
 }
 
 type versionCmd struct{}

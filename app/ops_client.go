@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 )
@@ -20,12 +21,14 @@ const (
 // opsClient asks the operations listener of a running role.
 type opsClient struct {
 	base *url.URL
+	key  string
 	http *http.Client
 }
 
 // newOpsClient takes the listener's address as a person writes it:
-// http://127.0.0.1:9100, or only 127.0.0.1:9100.
-func newOpsClient(addr string) (*opsClient, error) {
+// http://127.0.0.1:9100, or only 127.0.0.1:9100. key is one of the listener's
+// keys, or file:PATH of it, or empty.
+func newOpsClient(addr, key string) (*opsClient, error) {
 	if !strings.Contains(addr, "://") {
 		addr = "http://" + addr
 	}
@@ -33,8 +36,38 @@ func newOpsClient(addr string) (*opsClient, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.User != nil || strings.Trim(u.Path, "/") != "" {
 		return nil, usage(errors.New("--ops: write the address of an operations listener (ops.addr), for example http://127.0.0.1:9100"))
 	}
+	key, err = readOpsKey(key)
+	if err != nil {
+		return nil, usage(err)
+	}
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &opsClient{base: u, http: &http.Client{Timeout: opsTimeout, CheckRedirect: stay, Transport: &http.Transport{DisableKeepAlives: true}}}, nil
+	return &opsClient{base: u, key: key, http: &http.Client{Timeout: opsTimeout, CheckRedirect: stay, Transport: &http.Transport{DisableKeepAlives: true}}}, nil
+}
+
+// readOpsKey takes what the command line gives; a key in a file is not seen by
+// others in the list of processes.
+func readOpsKey(key string) (string, error) {
+	const most = 4 << 10
+	path, isFile := strings.CutPrefix(key, "file:")
+	if isFile {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", fmt.Errorf("--key: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		text, err := io.ReadAll(io.LimitReader(f, most+1))
+		if err != nil {
+			return "", fmt.Errorf("--key: %w", err)
+		}
+		key = strings.TrimSpace(string(text))
+		if key == "" {
+			return "", fmt.Errorf("--key: %s is empty", path)
+		}
+	}
+	if len(key) > most || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", errors.New("--key: this is no key: it has spaces, line breaks or more than 4096 characters")
+	}
+	return key, nil
 }
 
 // get fills dst with the answer, and gives its text as well.
@@ -44,6 +77,9 @@ func (c *opsClient) get(ctx context.Context, path string, q url.Values, dst any)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", c.base, err)
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // RepeatsOptions say what `tidegate repeats` shows.
 type RepeatsOptions struct {
 	Ops     string // operations listener of a receipts role
+	Key     string // of that listener, or file:PATH of it; empty where it is open
 	Since   time.Duration
 	Account string
 	Limit   int
@@ -25,7 +26,7 @@ type RepeatsOptions struct {
 
 // Repeats shows which users did the same again too soon, and what.
 func Repeats(ctx context.Context, o RepeatsOptions) error {
-	c, err := newOpsClient(o.Ops)
+	c, err := newOpsClient(o.Ops, o.Key)
 	if err != nil {
 		return err
 	}

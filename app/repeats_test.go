@@ -6,13 +6,18 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/config"
 	"tidegate/pkg/wechat/wechatsim"
+	"tidegate/proxy"
 	"tidegate/receipts"
 )
 
@@ -70,6 +75,16 @@ func TestRepeatsSaysWhatIsWrong(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.URL
 	}
+	keyed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "Bearer tgo_key", r.Header.Get("Authorization"))
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(keyed.Close)
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, []byte("tgo_key\n"), 0o600))
+	for _, key := range []string{"tgo_key", "file:" + file} {
+		require.NoError(t, Repeats(t.Context(), RepeatsOptions{Ops: keyed.URL, Key: key, Since: time.Minute, Limit: 1, Out: &bytes.Buffer{}}))
+	}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	for want, ops := range map[string]string{
@@ -85,5 +100,43 @@ func TestRepeatsSaysWhatIsWrong(t *testing.T) {
 		err := Repeats(context.Background(), RepeatsOptions{Ops: ops, Since: time.Minute, Limit: 1, Out: &bytes.Buffer{}})
 		require.ErrorContains(t, err, want)
 	}
+	for want, key := range map[string]string{"no such file": "file:/does/not/exist", "this is no key": "a b"} {
+		err := Repeats(context.Background(), RepeatsOptions{Ops: "127.0.0.1:1", Key: key, Since: time.Minute, Limit: 1, Out: &bytes.Buffer{}})
+		require.ErrorIs(t, err, ErrUsage)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "a b")
+	}
 	require.Equal(t, "a?[31m b", forTerminal("a\x1b[31m b"))
+}
+
+func TestTheRulesOfRepeatsAreReadFromAFile(t *testing.T) {
+	load := func(text string) (Config, error) {
+		path := filepath.Join(t.TempDir(), "c.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return LoadConfig(path, nil)
+	}
+	c, err := load("proxy:\n  repeats:\n    window: 5s\n    rules:\n      - {types: [CLICK], key: 'loan_*', window: 30s}\n      - {key: balance, window: 0}\n      - types: [text]\n")
+	require.NoError(t, err)
+	long, never := 30*time.Second, time.Duration(0)
+	require.Equal(t, proxy.RepeatsConfig{Window: 5 * time.Second, Rules: []proxy.RepeatRule{
+		{Types: []string{"CLICK"}, Key: "loan_*", Window: &long}, {Key: "balance", Window: &never}, {Types: []string{"text"}},
+	}}, c.Proxy.Repeats, "the default rule leaves nothing behind")
+	printed, err := config.Redacted(&c.Proxy.Repeats)
+	require.NoError(t, err)
+	again, err := load("proxy:\n  repeats:\n    " + strings.ReplaceAll(printed, "\n", "\n    "))
+	require.NoError(t, err)
+	reprinted, err := config.Redacted(&again.Proxy.Repeats)
+	require.NoError(t, err)
+	require.Equal(t, printed, reprinted, "what --print-config writes can be read")
+
+	c, err = load("proxy: {repeats: {rules: []}}\n")
+	require.NoError(t, err)
+	require.Empty(t, c.Proxy.Repeats.Rules, "nothing is a repeat")
+	_, err = load("proxy: {repeat_window: 5s, repeat_events: [CLICK]}\n")
+	require.ErrorContains(t, err, "unknown key proxy.repeat_window; it is proxy.repeats.window now")
+	require.ErrorContains(t, err, "unknown key proxy.repeat_events; it is proxy.repeats.rules[].types now")
+	_, err = load("proxy: {repeats: {rules: [{type: CLICK}]}}\n")
+	require.ErrorContains(t, err, "unknown key proxy.repeats.rules[0].type; did you mean proxy.repeats.rules[].types?")
+	_, err = load("proxy: {repeats: {rules: [{window: 5}]}}\n")
+	require.ErrorContains(t, err, "write a duration such as 5s")
 }
