@@ -132,16 +132,17 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 	}, nil
 }
 
-// either is ready when the queue answers or the spool has room: both make a
-// callback durable.
+// either is ready when the spool has room or the queue answers: both make a
+// callback durable. The spool is asked first: a queue that hangs would use up
+// the time that a load balancer has for the answer.
 func either(queue func(context.Context) error, spool func() error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := queue(ctx)
+		err := spool()
 		if err == nil {
 			return nil
 		}
-		if e := spool(); e != nil {
-			return errors.Join(err, e)
+		if e := queue(ctx); e != nil {
+			return errors.Join(e, err)
 		}
 		return nil
 	}
