@@ -50,6 +50,7 @@ type cli struct {
 	ACLs     aclsCmd     `cmd:"" name:"acls" help:"Print, or put in place, what each role's user at Kafka must be allowed."`
 	Doctor   doctorCmd   `cmd:"" help:"Check configuration, Redis, Kafka, database and WeChat, and say in plain words what to do."`
 	Apps     appsCmd     `cmd:"" help:"Keys of business systems: add, list, revoke."`
+	OpsKey   opsKeyCmd   `cmd:"" help:"Make a key for the operations listener (metrics, /ops/v1/, profiles) and show what to configure."`
 	Report   reportCmd   `cmd:"" help:"Reports about messages."`
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`
@@ -152,6 +153,13 @@ type appsRevokeCmd struct {
 func (c appsRevokeCmd) Run(ctx context.Context) error {
 	return app.AppsRevoke(ctx, c.source(), c.Key, os.Stdout)
 }
+
+type opsKeyCmd struct {
+	Name   string   `arg:"" help:"Whose key it is, for example prometheus."`
+	Scopes []string `name:"scope" help:"What it may do; give it several times: metrics, read, write, debug." default:"metrics"`
+}
+
+func (c opsKeyCmd) Run() error { return app.NewOpsKey(c.Name, c.Scopes, os.Stdout) }
 
 type reportCmd struct {
 	Failures reportFailuresCmd `cmd:"" help:"Failed messages by reason, as CSV and HTML."`

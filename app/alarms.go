@@ -38,8 +38,11 @@ func (e *engines) openAlarms() error {
 }
 
 // newOps makes the operations listener's handler with what every role has.
-func (e *engines) newOps() *telemetry.Ops {
+func (e *engines) newOps() (*telemetry.Ops, error) {
 	ops := telemetry.NewOps(e.reg)
+	if err := ops.SetKeys(e.cfg.Ops.Keys); err != nil {
+		return nil, fmt.Errorf("ops: %w", err)
+	}
 	ops.Handle("GET /ops/v1/alarms", e.Alarms().Handler(e.node))
-	return ops
+	return ops, nil
 }

@@ -34,7 +34,9 @@ func TestAlarmsReachTheWebhookOfTheConfiguration(t *testing.T) {
 
 	e.Alarms().Fire(alarm.Alarm{Name: "queue_faulty", Subject: "card callbacks/3", Severity: alarm.Critical, Text: "no progress"})
 	rec := httptest.NewRecorder()
-	e.newOps().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/v1/alarms", http.NoBody))
+	ops, err := e.newOps()
+	require.NoError(t, err)
+	ops.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/v1/alarms", http.NoBody))
 	require.Equal(t, http.StatusOK, rec.Code)
 	require.Contains(t, rec.Body.String(), `"queue_faulty"`)
 	require.Contains(t, rec.Body.String(), e.node)

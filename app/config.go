@@ -29,7 +29,7 @@ const EnvPrefix = "TIDEGATE_"
 type Config struct {
 	Log telemetry.LogConfig `koanf:"log"`
 	// Ops is the operations listener: metrics, health, profiles. Keep it private.
-	Ops run.HTTPConfig `koanf:"ops"`
+	Ops OpsConfig `koanf:"ops"`
 	// API is the public listener of sender and receipts.
 	API      run.HTTPConfig  `koanf:"api"`
 	Topics   TopicsConfig    `koanf:"topics"`
@@ -50,6 +50,15 @@ type Config struct {
 	Robot    robot.Config    `koanf:"robot"`
 	Sender   sender.Config   `koanf:"sender"`
 	Receipts receipts.Config `koanf:"receipts"`
+}
+
+// OpsConfig is the operations listener and who may use it.
+type OpsConfig struct {
+	run.HTTPConfig `koanf:",squash"`
+	// Keys are the keys that it asks for; without any it is open.
+	Keys []telemetry.OpsKey `koanf:"keys"`
+	// AllowOpen lets it be open where others can reach it.
+	AllowOpen bool `koanf:"allow_open"`
 }
 
 // TopicsConfig says how topics are named and made (D4).
@@ -98,7 +107,7 @@ func DefaultConfig() Config {
 	ops.WriteTimeout = 35 * time.Second // a CPU profile takes 30 s
 	return Config{
 		Log:         telemetry.DefaultLogConfig(),
-		Ops:         ops,
+		Ops:         OpsConfig{HTTPConfig: ops},
 		API:         api,
 		Topics:      TopicsConfig{Prefix: "tidegate", Partitions: wire.Partitions, Replication: 3, MinISR: 2, Retention: 7 * 24 * time.Hour},
 		Kafka:       kafka.DefaultConfig(),
@@ -128,7 +137,7 @@ func (c *Config) nameGroups() {
 // ignored begins the names of variables that are ours and no settings. Those of
 // fault tests are unknown keys in a release, where they do nothing.
 func ignored() []string {
-	names := []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_"}
+	names := []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "OPS_KEY", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_"}
 	if crash.Enabled {
 		names = append(names, EnvPrefix+"CRASH_", EnvPrefix+"LIVELOCK")
 	}

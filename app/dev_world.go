@@ -190,7 +190,10 @@ func (w *devWorld) startRoles(ctx context.Context, o DevOptions) error {
 		_, err := waitFor(w.roles, w.stopTimeout())
 		return err
 	})
-	ops := w.engines.newOps()
+	ops, err := w.engines.newOps()
+	if err != nil {
+		return err
+	}
 	for _, role := range []Role{RoleReceipts, RoleSender, RoleRobot, RoleProxy} {
 		p, err := buildPart(ctx, role, w.engines, partOptions{rules: w.rulesSource(o), breakBy: o.Break, breaker: &w.breaker})
 		if err != nil {
@@ -220,7 +223,7 @@ func (w *devWorld) openListeners(ops http.Handler) error {
 		name   string
 		cfg    run.HTTPConfig
 		h      http.Handler
-	}{{&w.ops, "operations", w.cfg.Ops, ops}, {&w.api, "api", w.cfg.API, api}} {
+	}{{&w.ops, "operations", w.cfg.Ops.HTTPConfig, ops}, {&w.api, "api", w.cfg.API, api}} {
 		s, err := run.NewHTTPServer(l.name, l.cfg, l.h, w.log)
 		if err != nil {
 			return err

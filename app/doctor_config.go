@@ -77,16 +77,32 @@ func (d *doctor) checkListeners(ctx context.Context) []finding {
 			}
 		}
 	}
+	out = append(out, d.checkOps())
 	for _, l := range []struct {
 		key  string
 		cfg  run.HTTPConfig
 		used bool
-	}{{"ops", d.cfg.Ops, true}, {"proxy.http", d.cfg.Proxy.HTTP, d.needs(RoleProxy)}, {"api", d.cfg.API, d.needs(RoleSender, RoleReceipts)}} {
+	}{{"ops", d.cfg.Ops.HTTPConfig, true}, {"proxy.http", d.cfg.Proxy.HTTP, d.needs(RoleProxy)}, {"api", d.cfg.API, d.needs(RoleSender, RoleReceipts)}} {
 		if l.used && l.cfg.CertFile != "" {
 			out = append(out, d.checkCertificate(l.key, l.cfg.CertFile, l.cfg.KeyFile))
 		}
 	}
 	return out
+}
+
+// checkOps tells who may use the operations listener. That an open one is on
+// loopback or meant to be open was settled before.
+func (d *doctor) checkOps() finding {
+	switch n := len(d.cfg.Ops.Keys); {
+	case n == 1:
+		return ok("ops asks for a key; there is 1")
+	case n > 1:
+		return ok("ops asks for a key; there are %d", n)
+	case onLoopback(d.cfg.Ops.Addr):
+		return ok("ops asks for no key; only this machine reaches it")
+	}
+	return warn("add ops.keys ('tidegate ops-key NAME' makes one) unless everybody in that network is trusted",
+		"ops %s asks for no key (allow_open): who reaches it can read memory and use /ops/v1/", d.cfg.Ops.Addr)
 }
 
 func checkAddress(ctx context.Context, l listener, running bool) finding {

@@ -32,6 +32,7 @@ type part struct {
 	addr     map[string]string       // what listens where
 	accounts func(Config) error      // takes changed accounts
 	rules    func(*engine.Rules)     // takes changed rules; nil if it has none
+	keys     func(Config) error      // takes changed keys of the operations listener; nil before it is open
 	handler  http.Handler            // its share of the public API; nil if it has none
 	store    store.Store             // the rows, of the receipts role
 	ops      map[string]http.Handler // its share of the operations listener, by pattern ("GET /ops/v1/…")

@@ -53,6 +53,7 @@ var notInSamples = map[string]string{
 	"proxy.http.key_file":                       "a load balancer speaks TLS",
 	"proxy.http.max_header_bytes":               "the default is right",
 	"ops.max_connections_per_address":           "the default is right",
+	"ops.allow_open":                            "only where the network is private",
 	"ops.trusted_proxies":                       "the default is right",
 	"api.max_connections_per_address":           "the default is right",
 	"api.trusted_proxies":                       "only where one address may not have all connections",

@@ -49,8 +49,12 @@ func serve(ctx context.Context, role Role, src Source, e *engines) (stopBy time.
 	if err != nil {
 		return time.Now().Add(e.cfg.StopTimeout), err
 	}
-	ops := e.newOps()
+	ops, err := e.newOps()
+	if err != nil {
+		return time.Now().Add(e.cfg.StopTimeout), err
+	}
 	p.register(ops)
+	p.keys = func(c Config) error { return changeKeys(ops, e.cfg.Ops, c.Ops) }
 	servers, err := p.listen(e, ops)
 	if err != nil {
 		return time.Now().Add(e.cfg.StopTimeout), err
@@ -70,7 +74,7 @@ func serve(ctx context.Context, role Role, src Source, e *engines) (stopBy time.
 // listen opens the operations listener and, for roles with a share in it, the
 // public API.
 func (p *part) listen(e *engines, ops *telemetry.Ops) ([]run.Service, error) {
-	server, err := run.NewHTTPServer("operations", e.cfg.Ops, ops, e.log)
+	server, err := run.NewHTTPServer("operations", e.cfg.Ops.HTTPConfig, ops, e.log)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +152,11 @@ func (p *part) reload(src Source, e *engines) {
 	}
 	if rules != nil {
 		p.rules(rules)
+	}
+	if p.keys != nil {
+		if err := p.keys(c); err != nil {
+			log.Error("the changed keys of the operations listener are not taken; the old ones stay", zap.Error(err))
+		}
 	}
 	log.Info("accounts and rules are up to date", zap.Int("accounts", len(c.Accounts)))
 }

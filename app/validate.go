@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
 )
@@ -16,7 +17,7 @@ import (
 func (c Config) Validate(role Role) error {
 	errs := []error{
 		c.Log.Validate(),
-		at("ops", c.Ops.Validate()),
+		at("ops", c.Ops.validate()),
 		at("topics", c.Topics.validate()),
 		at("kafka", c.Kafka.Validate()),
 		c.Alarms.Validate(),
@@ -67,6 +68,30 @@ func at(section string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", section, err)
+}
+
+// validate refuses an operations listener that strangers could use: it shows
+// memory, and some of its endpoints change things (S37).
+func (o OpsConfig) validate() error {
+	if err := o.HTTPConfig.Validate(); err != nil {
+		return err
+	}
+	if err := telemetry.ValidateOpsKeys(o.Keys); err != nil {
+		return err
+	}
+	if len(o.Keys) == 0 && !o.AllowOpen && !onLoopback(o.Addr) {
+		return fmt.Errorf("addr %q: others than this machine can reach it, and it asks for no key: add ops.keys ('tidegate ops-key NAME' makes one), "+
+			"listen on 127.0.0.1, or say allow_open: true if everybody in that network may read memory and use /ops/v1/", o.Addr)
+	}
+	return nil
+}
+
+// onLoopback tells that only this machine can reach an address. A name other
+// than localhost may lead anywhere.
+func onLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 func (t TopicsConfig) validate() error {

@@ -7,6 +7,7 @@ import (
 	"net/http/pprof"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,24 +34,31 @@ func Registerer(reg prometheus.Registerer) prometheus.Registerer {
 // readyBudget bounds all readiness checks together.
 const readyBudget = 2 * time.Second
 
-// Ops is the handler of the operations listener: /metrics, /healthz, /readyz
-// and /debug/pprof. It belongs on its own, private address (S37).
+// Ops is the handler of the operations listener: /metrics, /healthz, /readyz,
+// /debug/pprof and /ops/v1/…. It belongs on its own, private address (S37), and
+// behind keys where others can reach it. /healthz and /readyz answer everybody,
+// but say why only to who has a key.
 type Ops struct {
-	mux    *http.ServeMux
-	mu     sync.Mutex
-	checks map[string]func(context.Context) error
+	mux     *http.ServeMux
+	keys    atomic.Pointer[[]opsKey]
+	refused *prometheus.CounterVec
+	mu      sync.Mutex
+	checks  map[string]func(context.Context) error
 }
 
-// NewOps makes the handler over a registry.
-func NewOps(g prometheus.Gatherer) *Ops {
+// NewOps makes the handler over a registry. It is open until SetKeys.
+func NewOps(r *prometheus.Registry) *Ops {
 	o := &Ops{mux: http.NewServeMux(), checks: map[string]func(context.Context) error{}}
-	o.mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{}))
+	o.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidegate_ops_refused_total", Help: "Requests to the operations listener without the key or the scope that they need.",
+	}, []string{"reason"})
+	r.MustRegister(o.refused)
+	o.mux.Handle("GET /metrics", o.need(ScopeMetrics, promhttp.HandlerFor(r, promhttp.HandlerOpts{})))
 	o.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	o.mux.HandleFunc("GET /readyz", o.ready)
-	o.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	o.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	o.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	o.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
+		o.mux.Handle("GET /debug/pprof/"+path, o.need(ScopeDebug, h))
+	}
 	return o
 }
 
@@ -63,8 +71,9 @@ func (o *Ops) AddReadiness(name string, check func(context.Context) error) {
 	o.checks[name] = check
 }
 
-// Handle adds an operations endpoint.
-func (o *Ops) Handle(pattern string, h http.Handler) { o.mux.Handle(pattern, h) }
+// Handle adds an operations endpoint. With keys, GET needs the scope read and
+// every other method the scope write.
+func (o *Ops) Handle(pattern string, h http.Handler) { o.mux.Handle(pattern, o.need(ScopeRead, h)) }
 
 // ServeHTTP implements http.Handler.
 func (o *Ops) ServeHTTP(w http.ResponseWriter, r *http.Request) { o.mux.ServeHTTP(w, r) }
@@ -78,6 +87,10 @@ func (o *Ops) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
+	if _, known := o.scopesOf(r); !known {
+		_, _ = fmt.Fprintln(w, "not ready")
+		return
+	}
 	for _, line := range bad {
 		_, _ = fmt.Fprintln(w, line)
 	}

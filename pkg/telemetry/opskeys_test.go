@@ -1,0 +1,122 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"tidegate/pkg/telemetry"
+)
+
+func ask(o *telemetry.Ops, method, path, key string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, path, nil)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	o.ServeHTTP(w, r)
+	return w
+}
+
+func refusals(t *testing.T, reg *prometheus.Registry) (n float64) {
+	all, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range all {
+		if f.GetName() == "tidegate_ops_refused_total" {
+			for _, m := range f.GetMetric() {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// S37, D14: each endpoint asks for its own scope, and nothing for less.
+func TestKeysOfTheOperationsListener(t *testing.T) {
+	reg := telemetry.NewRegistry()
+	o := telemetry.NewOps(reg)
+	o.Handle("/ops/v1/things", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	o.AddReadiness("queue", func(context.Context) error { return errors.New("kafka-1.internal does not answer") })
+	texts := map[string]string{"": "", "wrong": "tgo_wrong"}
+	var keys []telemetry.OpsKey
+	for _, scope := range telemetry.OpsScopes() {
+		text, hash := telemetry.NewOpsKey()
+		texts[scope] = text
+		keys = append(keys, telemetry.OpsKey{Name: scope, SHA256: hash, Scopes: []string{scope}})
+	}
+	require.NoError(t, o.SetKeys(keys))
+	for _, c := range []struct{ method, path, scope string }{
+		{"GET", "/metrics", telemetry.ScopeMetrics},
+		{"GET", "/ops/v1/things", telemetry.ScopeRead},
+		{"HEAD", "/ops/v1/things", telemetry.ScopeRead},
+		{"POST", "/ops/v1/things", telemetry.ScopeWrite},
+		{"DELETE", "/ops/v1/things", telemetry.ScopeWrite},
+		{"GET", "/debug/pprof/", telemetry.ScopeDebug},
+		{"GET", "/debug/pprof/heap", telemetry.ScopeDebug},
+		{"GET", "/debug/pprof/symbol", telemetry.ScopeDebug},
+	} {
+		for name, text := range texts {
+			before := refusals(t, reg)
+			w := ask(o, c.method, c.path, text)
+			switch {
+			case name == c.scope:
+				require.Less(t, w.Code, 300, "%v with %s", c, name)
+				require.Equal(t, before, refusals(t, reg))
+				continue
+			case name == "" || name == "wrong":
+				require.Equal(t, http.StatusUnauthorized, w.Code, "%v with %s", c, name)
+				require.NotEmpty(t, w.Header().Get("WWW-Authenticate"))
+			default:
+				require.Equal(t, http.StatusForbidden, w.Code, "%v with %s", c, name)
+			}
+			require.Equal(t, before+1, refusals(t, reg), "%v with %s", c, name)
+			require.NotContains(t, w.Body.String(), "goroutine")
+		}
+	}
+	require.Equal(t, 200, ask(o, "GET", "/healthz", "").Code)
+	w := ask(o, "GET", "/readyz", "")
+	require.Equal(t, 503, w.Code, "a load balancer has no key")
+	require.Equal(t, "not ready\n", w.Body.String(), "and needs no names of ours")
+	require.Contains(t, ask(o, "GET", "/readyz", texts[telemetry.ScopeMetrics]).Body.String(), "kafka-1.internal")
+	for _, odd := range []string{"Bearer  " + texts["read"], "bearer " + texts["read"], "Basic " + texts["read"], texts["read"], "Bearer " + keys[1].SHA256, "Bearer " + texts["read"] + " "} {
+		r := httptest.NewRequest("GET", "/ops/v1/things", nil)
+		r.Header.Set("Authorization", odd)
+		w := httptest.NewRecorder()
+		o.ServeHTTP(w, r)
+		require.Equal(t, 401, w.Code, odd[:7])
+	}
+	for _, path := range []string{"//debug/pprof/heap", "/x/../debug/pprof/heap", "/debug%2fpprof/heap", "/debu%67/pprof/heap"} {
+		require.NotEqual(t, 200, ask(o, "GET", path, "").Code, path)
+	}
+	require.NoError(t, o.SetKeys(keys[:1]))
+	require.Equal(t, 401, ask(o, "GET", "/ops/v1/things", texts[telemetry.ScopeRead]).Code, "a key that was taken out is out")
+}
+
+func TestBadKeysSayWhatToDo(t *testing.T) {
+	text, hash := telemetry.NewOpsKey()
+	require.True(t, strings.HasPrefix(text, "tgo_"))
+	require.Len(t, text, 47)
+	good := telemetry.OpsKey{Name: "a", SHA256: hash, Scopes: []string{"read"}}
+	with := func(f func(*telemetry.OpsKey)) []telemetry.OpsKey {
+		k := good
+		f(&k)
+		return []telemetry.OpsKey{k}
+	}
+	for want, keys := range map[string][]telemetry.OpsKey{
+		"keys[0]: name":          with(func(k *telemetry.OpsKey) { k.Name = "A B" }),
+		"'tidegate ops-key a'":   with(func(k *telemetry.OpsKey) { k.SHA256 = text }),
+		"keys[0] (a): no scopes": with(func(k *telemetry.OpsKey) { k.Scopes = nil }),
+		`scope "all"`:            with(func(k *telemetry.OpsKey) { k.Scopes = []string{"read", "all"} }),
+		"of another key":         {good, {Name: "b", SHA256: strings.ToUpper(hash), Scopes: []string{"read"}}},
+	} {
+		require.ErrorContains(t, telemetry.ValidateOpsKeys(keys), want)
+		require.Error(t, telemetry.NewOps(telemetry.NewRegistry()).SetKeys(keys))
+	}
+	require.NoError(t, telemetry.ValidateOpsKeys([]telemetry.OpsKey{good}))
+}
