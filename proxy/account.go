@@ -39,6 +39,7 @@ type entry struct {
 	verifier *wechat.Verifier
 	allow    run.Addresses
 	topics   struct{ callbacks string }
+	tally    *tally
 }
 
 func (a Account) ready(now func() time.Time) (*entry, error) {

@@ -25,6 +25,7 @@ import (
 type outlet struct {
 	pub     Publisher
 	spool   *spool.Spool // nil: none is configured
+	dir     string       // of the spool
 	timeout time.Duration
 	again   spool.Publish
 	log     *zap.Logger
@@ -47,7 +48,7 @@ func newOutlet(c SpoolConfig, d Deps, reg prometheus.Registerer) (*outlet, error
 	if err != nil {
 		return nil, err
 	}
-	o.spool = s
+	o.spool, o.dir = s, c.Dir
 	m := newSpoolMetrics(s, d.Now)
 	o.state = m.breaker
 	o.again = replayer(d.Publisher, d.Topics, d.Now, m.deadLetters.Inc)

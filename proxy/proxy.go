@@ -71,6 +71,7 @@ type Proxy struct {
 	m        *metrics
 	out      *outlet
 	server   *run.HTTPServer
+	watch    *watch
 	trusted  run.Addresses // load balancers whose X-Forwarded-For is believed
 
 	// after counts done marks still on their way to Redis.
@@ -93,7 +94,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy.http: %w", err)
 	}
-	p := &Proxy{cfg: cfg, d: d, trusted: trusted, repeats: cfg.Repeats.compile(), slots: make(chan struct{}, maxAfter)}
+	p := &Proxy{cfg: cfg, d: d, trusted: trusted, repeats: cfg.Repeats.compile(), slots: make(chan struct{}, maxAfter), watch: newWatch(d.Alarms, d.Now)}
 	p.SetAtOnce(d.AtOnce)
 	if err := p.SetAccounts(accounts); err != nil {
 		return nil, err
@@ -127,6 +128,7 @@ func (p *Proxy) SetAccounts(accounts []Account) error {
 		}
 		m[a.Name] = e
 	}
+	p.watch.keep(m)
 	p.accounts.Store(&m)
 	return nil
 }
@@ -156,6 +158,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	replay, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.out.replay(replay) })
+	wg.Go(func() { run.Every(replay, watchEvery, p.watch.look(p.out)) })
 	err := p.server.Run(ctx)
 	stop()
 	wg.Wait()

@@ -31,6 +31,7 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	// take: the budget bounds it instead.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.cfg.Budget)
 	defer cancel()
+	a.acc.tally.seen.Add(1)
 	if a.msg.IsReceipt() && !a.msg.Quarantined {
 		if p.reused(ctx, a) {
 			p.refuse(w, a.acc, errNonce)
@@ -45,6 +46,7 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 		p.refuse(w, a.acc, errNonce)
 		return
 	}
+	p.watch.asked(verdict == dedupe.Unchecked)
 	switch verdict {
 	case dedupe.Fresh:
 		crash.At("CP2")
@@ -147,6 +149,7 @@ func (p *Proxy) done(ctx context.Context, claim *dedupe.Claim) {
 // a 200, which would be an ack, so WeChat sends it again.
 func (p *Proxy) unavailable(w http.ResponseWriter, a arrival, err error) {
 	p.m.taken.WithLabelValues(a.acc.Name, "unavailable").Inc()
+	a.acc.tally.failed.Add(1)
 	p.d.Log.Warn("nothing durable can take callbacks; answered 503 so that WeChat sends again",
 		zap.String("account", a.acc.Name), zap.String("kind", fault.KindOf(err).String()), zap.Error(err))
 	w.Header().Set("Retry-After", "1")

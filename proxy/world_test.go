@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/alarm"
 	"tidegate/pkg/dedupe"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
@@ -117,6 +118,7 @@ type world struct {
 	q     *queue
 	redis *redismem.Server
 	p     *proxy.Proxy
+	board *alarm.Board
 	h     http.Handler
 	n     atomic.Int64
 	mode  wechat.Mode
@@ -124,7 +126,7 @@ type world struct {
 
 func newWorld(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, change ...func(*proxy.Config)) *world {
 	t.Helper()
-	w := &world{t: t, q: &queue{}, mode: mode}
+	w := &world{t: t, q: &queue{}, mode: mode, board: alarm.NewBoard(zap.NewNop(), nil, nil)}
 	var err error
 	w.redis, err = redismem.Start("127.0.0.1:0")
 	require.NoError(t, err)
@@ -137,7 +139,7 @@ func newWorld(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, change ...fun
 	}
 	w.p, err = proxy.New(cfg, []proxy.Account{account(mode)}, proxy.Deps{
 		Topics: wire.Topics{Prefix: "tidegate"}, Publisher: w.q, Claims: dedupe.New(c, dedupe.DefaultOptions()),
-		AtOnce: atOnce, Log: zap.NewNop(),
+		AtOnce: atOnce, Log: zap.NewNop(), Alarms: w.board,
 	})
 	require.NoError(t, err)
 	w.h = w.p.Handler()
