@@ -227,7 +227,7 @@ func (s *HTTPServer) Run(ctx context.Context) error {
 	if serveErr := <-failed; !errors.Is(serveErr, net.ErrClosed) {
 		err = errors.Join(err, serveErr)
 	}
-	s.bye.say(stop)
+	s.bye.say(stop, s.drain/2)
 	if late := s.srv.Shutdown(stop); late != nil {
 		err = errors.Join(err, late, s.srv.Close())
 	}
