@@ -32,12 +32,14 @@ func TestAnImpatientFollowerIsSeen(t *testing.T) {
 	users, err := w.sim.Followers("", 1)
 	require.NoError(t, err)
 	const presses = 22
+	began := time.Now()
 	for range presses {
 		d, err := w.sim.Act(t.Context(), "", wechatsim.Menu(users[0], "BILL:1"))
 		require.NoError(t, err)
 		require.True(t, d.Acked)
 		require.NoError(t, w.sim.Advance(time.Second)) // the next second by WeChat's clock: another press
 	}
+	require.Less(t, time.Since(began), 10*time.Second, "the presses came too late to show anything")
 	show := func(o RepeatsOptions) string {
 		var out bytes.Buffer
 		o.Ops, o.Out = "http://"+w.ops.Addr(), &out

@@ -77,8 +77,9 @@ func TestWhatWasScannedBelongsToTheAction(t *testing.T) {
 	scan := func(result string) string {
 		return action(&wire.Callback{MsgType: "event", Event: "scancode_waitmsg", EventKey: "pay", Fields: map[string]string{"ScanCodeInfo.ScanResult": result}})
 	}
-	require.Equal(t, scan("1"), scan("1"))
-	require.NotEqual(t, scan("1"), scan("2"))
+	one, again, two := scan("1"), scan("1"), scan("2")
+	require.Equal(t, one, again)
+	require.NotEqual(t, one, two)
 	require.NotContains(t, scan("https://secret"), "secret")
 	require.NotContains(t, action(&wire.Callback{MsgType: "text", Content: "13800138000"}), "138001")
 	require.Equal(t, "CLICK:k", action(&wire.Callback{MsgType: "event", Event: "CLICK", EventKey: "k"}))
