@@ -14,7 +14,7 @@ import (
 func TestAMarkWithoutAPlaceIsLeftOut(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	p := &Proxy{m: newMetrics(reg), slots: make(chan struct{})} // no place at all
-	p.done(t.Context(), &dedupe.Claim{})
+	p.done(&dedupe.Claim{})
 	p.after.Wait()
 	families, err := reg.Gather()
 	require.NoError(t, err)

@@ -80,7 +80,7 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	crash.At("CP4")
 	p.answer(w, a, c)
 	crash.At("CP5")
-	p.done(ctx, claim)
+	p.done(claim)
 }
 
 // receipts hands on what WeChat says about messages that we sent. They need
@@ -125,7 +125,7 @@ func (p *Proxy) giveBack(ctx context.Context, claim *dedupe.Claim, forget func(c
 // on their way – Redis is slow – one more is left out: a later delivery then
 // waits for the claim to lapse and is published again, and is recognised
 // further on.
-func (p *Proxy) done(ctx context.Context, claim *dedupe.Claim) {
+func (p *Proxy) done(claim *dedupe.Claim) {
 	if claim == nil {
 		return
 	}
@@ -135,11 +135,11 @@ func (p *Proxy) done(ctx context.Context, claim *dedupe.Claim) {
 		p.m.unmarked.Inc()
 		return
 	}
-	p.after.Go(func() {
-		defer func() { <-p.slots }()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if err := claim.Done(ctx); err != nil {
+	p.after.Add(1)
+	claim.DoneLater(func(err error) {
+		<-p.slots
+		p.after.Done()
+		if err != nil {
 			p.d.Log.Debug("done mark not written; a later delivery is published again", zap.Error(err))
 		}
 	})

@@ -32,16 +32,9 @@ type batcher struct {
 	waiting []*question
 	out     bool // a goroutine is at work
 
-	// Every callback asks twice; questions and timers are used again.
+	// Every callback asks; questions and timers are used again.
 	questions sync.Pool
 	timers    sync.Pool
-}
-
-// question is one setting on its way. Its owner may read the answer once
-// answered has given its token.
-type question struct {
-	redis.Setting
-	answered chan struct{}
 }
 
 // ask sends s with the next pipeline and waits for its answer, the end of ctx or
@@ -50,41 +43,32 @@ type question struct {
 func (b *batcher) ask(ctx context.Context, over <-chan time.Time, s redis.Setting) (redis.Setting, error) {
 	q := b.question(s)
 	b.put(q)
-	s, _, err := b.await(ctx, over, q)
-	return s, err
+	if err := b.await(ctx, over, q); err != nil {
+		return redis.Setting{}, err
+	}
+	s = q.first
+	b.again(q)
+	return s, s.Err
 }
 
 // askBoth is ask for two questions that leave with the same pipeline. Each
 // answer carries its own error.
 func (b *batcher) askBoth(ctx context.Context, over <-chan time.Time, s, t redis.Setting) (redis.Setting, redis.Setting) {
-	p, q := b.question(s), b.question(t)
-	b.put(p, q)
-	s, ended, err := b.await(ctx, over, p)
-	s.Err = err
-	if ended {
-		// over gives its word once; the second has no more time than the first.
-		past := make(chan time.Time)
-		close(past)
-		over = past
+	q := b.question(s)
+	q.second, q.both = t, true
+	b.put(q)
+	if err := b.await(ctx, over, q); err != nil {
+		return redis.Setting{Err: err}, redis.Setting{Err: err}
 	}
-	t, _, err = b.await(ctx, over, q)
-	t.Err = err
+	s, t = q.first, q.second
+	b.again(q)
 	return s, t
 }
 
-func (b *batcher) question(s redis.Setting) *question {
-	q, _ := b.questions.Get().(*question)
-	if q == nil {
-		q = &question{answered: make(chan struct{}, 1)}
-	}
-	q.Setting = s
-	return q
-}
-
-// put lets questions leave with the next pipeline.
-func (b *batcher) put(qs ...*question) {
+// put lets a question leave with the next pipeline.
+func (b *batcher) put(q *question) {
 	b.mu.Lock()
-	b.waiting = append(b.waiting, qs...)
+	b.waiting = append(b.waiting, q)
 	idle := !b.out
 	b.out = true
 	b.mu.Unlock()
@@ -93,21 +77,19 @@ func (b *batcher) put(qs ...*question) {
 	}
 }
 
-// await waits for the answer to a question that was put. ended reports that
-// there is none, since time was up.
-func (b *batcher) await(ctx context.Context, over <-chan time.Time, q *question) (s redis.Setting, ended bool, err error) {
+// await waits for the answers to a question that was put. After an error the
+// question is not used again: it may be out, and be answered later.
+func (b *batcher) await(ctx context.Context, over <-chan time.Time, q *question) error {
 	cause := errBudget
 	select {
 	case <-q.answered:
-		s = q.Setting
-		b.questions.Put(q)
-		return s, false, s.Err
+		return nil
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-over:
 	}
-	b.forget(q) // not used again: it may be out, and be answered later
-	return redis.Setting{}, true, fault.Wrap(fault.Unavailable, "ask redis", cause)
+	b.forget(q)
+	return fault.Wrap(fault.Unavailable, "ask redis", cause)
 }
 
 // timer gives a running timer of one budget; give it back with rest.
@@ -138,6 +120,7 @@ func (b *batcher) forget(q *question) {
 
 // work sends pipeline after pipeline until nobody waits.
 func (b *batcher) work() {
+	var settings []*redis.Setting
 	for {
 		// Whoever can run asks first: fuller pipelines, without a pause.
 		runtime.Gosched()
@@ -145,16 +128,19 @@ func (b *batcher) work() {
 		if len(batch) == 0 {
 			return
 		}
-		settings := make([]*redis.Setting, len(batch))
-		for i, q := range batch {
-			settings[i] = &q.Setting
-		}
-		// The callers' own budgets end earlier or at the same time.
-		ctx, cancel := context.WithTimeout(context.Background(), b.budget)
-		b.redis.SetAll(ctx, settings)
-		cancel()
+		settings = settings[:0]
+		now := time.Now()
 		for _, q := range batch {
-			q.answered <- struct{}{} // has room: each question is answered once
+			settings = q.appendTo(settings, now, b.budget)
+		}
+		if len(settings) > 0 {
+			// The callers' own budgets end earlier or at the same time.
+			ctx, cancel := context.WithTimeout(context.Background(), b.budget)
+			b.redis.SetAll(ctx, settings)
+			cancel()
+		}
+		for _, q := range batch {
+			q.answer()
 		}
 	}
 }

@@ -2,6 +2,7 @@ package dedupe
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,17 +13,22 @@ type breaker struct {
 	after    int
 	interval time.Duration
 
-	mu       sync.Mutex
-	failures int
-	probeAt  time.Time // when open: the next probe
+	// failures in a row. It changes under mu; while all is well it is only read.
+	failures atomic.Int64
+
+	mu      sync.Mutex
+	probeAt time.Time // when open: the next probe
 }
 
 // allow reports whether Redis may be asked now. An open breaker allows one
 // caller and moves the next probe on, whatever becomes of this one.
 func (b *breaker) allow() bool {
+	if !b.open() {
+		return true
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failures < b.after {
+	if !b.open() {
 		return true
 	}
 	now := time.Now()
@@ -35,23 +41,22 @@ func (b *breaker) allow() bool {
 
 // note records how asking went, and reports whether that opened or closed the breaker.
 func (b *breaker) note(ok bool) (turned bool) {
+	if ok && b.failures.Load() == 0 {
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	was := b.failures >= b.after
+	was := b.open()
 	if ok {
-		b.failures = 0
+		b.failures.Store(0)
 		return was
 	}
 	// Counted from the end of a probe: one that takes longer than the interval
 	// must not be followed at once by the next.
-	if b.failures++; b.failures >= b.after {
+	if b.failures.Add(1) >= int64(b.after) {
 		b.probeAt = time.Now().Add(b.interval)
 	}
-	return !was && b.failures >= b.after
+	return !was && b.open()
 }
 
-func (b *breaker) open() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failures >= b.after
-}
+func (b *breaker) open() bool { return b.failures.Load() >= int64(b.after) }

@@ -4,6 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 type stats struct {
 	verdicts *prometheus.CounterVec
+	verdict  [Unchecked + 1]prometheus.Counter // the same, by verdict
 	repeats  *prometheus.CounterVec
 	failed   *prometheus.CounterVec
 }
@@ -19,6 +20,9 @@ func newStats(reg prometheus.Registerer, gate *breaker) *stats {
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_dedupe_marks_failed_total", Help: "Marks that could not be written or removed.",
 		}, []string{"step"}),
+	}
+	for v := range s.verdict {
+		s.verdict[v] = s.verdicts.WithLabelValues(Verdict(v).String())
 	}
 	if reg != nil {
 		reg.MustRegister(s.verdicts, s.repeats, s.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -48,24 +48,15 @@ func (s *Store) Nonce(ctx context.Context, n Nonce) NonceVerdict {
 // ClaimWithNonce is Claim and Nonce in one round trip. After NonceReused the
 // claim is one that does nothing: what it would have held was given back.
 func (s *Store) ClaimWithNonce(ctx context.Context, identityKey string, n Nonce) (Verdict, *Claim, NonceVerdict) {
-	nothing := &Claim{s: s, durable: true}
 	known := s.nonces.note(n, time.Now())
 	if known == NonceReused {
-		return Unchecked, nothing, known
+		r := s.forged()
+		return r.Verdict, r.Claim, r.Nonce
 	}
 	c := s.newClaim(identityKey)
 	mark, used := s.setBoth(ctx, c.setting(), n.setting())
-	nonce := s.judge(n, known, used, used.Err)
-	if nonce == NonceReused {
-		if mark.Set || mark.Err != nil {
-			c.own = true
-			s.stats.lost("nonce_release", c.Release(ctx))
-		}
-		return Unchecked, nothing, nonce
-	}
-	v := c.settle(ctx, mark.Prev, mark.Set, mark.Err)
-	s.stats.verdicts.WithLabelValues(v.String()).Inc()
-	return v, c, nonce
+	r := s.conclude(ctx, c, &n, known, mark, used)
+	return r.Verdict, r.Claim, r.Nonce
 }
 
 // judge puts together what this node and Redis know. Redis is right about which

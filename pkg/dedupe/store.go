@@ -75,7 +75,7 @@ func New(c *redis.Client, opt Options) *Store {
 func (s *Store) Claim(ctx context.Context, identityKey string) (Verdict, *Claim) {
 	c := s.newClaim(identityKey)
 	v := c.take(ctx)
-	s.stats.verdicts.WithLabelValues(v.String()).Inc()
+	s.stats.verdict[v].Inc()
 	return v, c
 }
 
@@ -206,9 +206,41 @@ func (c *Claim) Done(ctx context.Context) error {
 	if c.durable {
 		return nil
 	}
-	_, err := c.s.set(ctx, redis.Setting{Key: c.key, Value: donePrefix + c.mark[len(claimedPrefix):], TTL: c.s.opt.DoneTTL}, false)
+	_, err := c.s.set(ctx, c.doneMark(), false)
 	c.s.stats.lost("done", err)
 	return err
+}
+
+// DoneLater is Done for a caller who does not wait: then is called once, by the
+// goroutine that talks to Redis or right here, and must not block. A mark that
+// could not leave within the budget is left out, with an error.
+func (c *Claim) DoneLater(then func(error)) {
+	s := c.s
+	if c.durable {
+		then(nil)
+		return
+	}
+	end := func(err error) {
+		s.stats.lost("done", err)
+		then(err)
+	}
+	if !s.gate.allow() {
+		end(fault.Wrap(fault.Unavailable, "dedupe", errOpen))
+		return
+	}
+	q := s.batch.question(c.doneMark())
+	q.since = time.Now()
+	q.onward = func(q *question) bool {
+		err := q.first.Err
+		s.batch.again(q)
+		end(s.heard(context.Background(), err))
+		return true
+	}
+	s.batch.put(q)
+}
+
+func (c *Claim) doneMark() redis.Setting {
+	return redis.Setting{Key: c.key, Value: donePrefix + c.mark[len(claimedPrefix):], TTL: c.s.opt.DoneTTL}
 }
 
 // Release gives the identity back after the delivery could not be made durable,
