@@ -40,22 +40,27 @@ func (a *repeatAlarms) tell(u follower, firing bool) {
 func (a *repeatAlarms) fire(u follower) {
 	c := a.r.cfg.RepeatAlarm
 	look := fmt.Sprintf("; look at 'tidegate repeats' (GET /ops/v1/repeats?account=%s) whether it is a person without an answer, a broken page or an attack", u.account)
+	lookZH := fmt.Sprintf("；请运行 tidegate repeats（GET /ops/v1/repeats?account=%s），判断是用户未收到答复、页面故障还是攻击", u.account)
 	if len(a.own) < c.MaxAlarms {
 		user := a.r.d.Hasher.OpenID(u.openid)
 		a.own[u] = u.account + " user " + user
-		a.raise(a.own[u], fmt.Sprintf("user %s of account %s repeated an action %d times or more within %s", user, u.account, c.At, c.Within)+look)
+		a.raise(a.own[u],
+			fmt.Sprintf("user %s of account %s repeated an action %d times or more within %s", user, u.account, c.At, c.Within)+look,
+			fmt.Sprintf("公众号 %s 的用户 %s 在 %s 内重复操作 %d 次以上", u.account, user, c.Within, c.At)+lookZH)
 		return
 	}
 	a.shared[u] = true
 	a.behind[u.account]++
 	if a.behind[u.account] == 1 {
-		a.raise(moreUsers(u.account), fmt.Sprintf("more than %d users repeat actions %d times or more within %s each, now also of account %s", c.MaxAlarms, c.At, c.Within, u.account)+look)
+		a.raise(moreUsers(u.account),
+			fmt.Sprintf("more than %d users repeat actions %d times or more within %s each, now also of account %s", c.MaxAlarms, c.At, c.Within, u.account)+look,
+			fmt.Sprintf("超过 %d 位用户各自在 %s 内重复操作 %d 次以上，现也包括公众号 %s", c.MaxAlarms, c.Within, c.At, u.account)+lookZH)
 	}
 }
 
-func (a *repeatAlarms) raise(subject, text string) {
+func (a *repeatAlarms) raise(subject, text, textZH string) {
 	a.r.met.repeatAlarms.Inc()
-	a.r.d.Alarms.Fire(alarm.Alarm{Name: alarmRepeats, Subject: subject, Severity: alarm.Warning, Text: text})
+	a.r.d.Alarms.Fire(alarm.Alarm{Name: alarmRepeats, Subject: subject, Severity: alarm.Warning, Text: text, TextZH: textZH})
 }
 
 func (a *repeatAlarms) resolve(u follower) {
