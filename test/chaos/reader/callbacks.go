@@ -31,7 +31,7 @@ type letter struct {
 
 // Callbacks writes every record of the topics and gives their number.
 func Callbacks(ctx context.Context, broker string, topics []string, w *history.Writer) (int, error) {
-	ends, err := endsOf(ctx, broker, topics)
+	ends, err := patiently(ctx, func() (map[place]int64, error) { return endsOf(ctx, broker, topics) })
 	if err != nil {
 		return 0, err
 	}
@@ -73,6 +73,22 @@ func Callbacks(ctx context.Context, broker string, topics []string, w *history.W
 		}
 	}
 	return n, nil
+}
+
+// patiently asks again for up to 30 s: a broker that has just come back, or
+// has just woken, loads its groups first.
+func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		v, err := ask()
+		if err == nil || time.Now().After(deadline) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 type place struct {
