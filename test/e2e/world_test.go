@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -52,7 +53,9 @@ type shape struct {
 	partitions                                int
 	proxies, robots, senders, receiptsWorkers int
 	followers                                 int
-	spool                                     bool // doors have a spool
+	spool                                     bool   // doors have a spool
+	rules                                     string // instead of rulesYAML
+	more                                      string // more configuration
 }
 
 func engine(t *testing.T, name string) string {
@@ -127,8 +130,8 @@ func (w *world) writeConfig(s shape) {
 		require.NoError(w.t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	rules := write("rules.yaml", rulesYAML)
-	w.file = write("tidegate.yaml", fmt.Sprintf(configYAML, w.prefix, s.partitions, engine(w.t, "KAFKA"), engine(w.t, "REDIS"), w.prefix,
+	rules := write("rules.yaml", cmp.Or(s.rules, rulesYAML))
+	w.file = write("tidegate.yaml", s.more+fmt.Sprintf(configYAML, w.prefix, s.partitions, engine(w.t, "KAFKA"), engine(w.t, "REDIS"), w.prefix,
 		write("dsn", w.schema()), w.sim.URL(), ghID, appID, write("token", token+"\n"), write("key", aesKey), write("secret", secret), rules))
 }
 
@@ -211,8 +214,11 @@ func (w *world) role(role string, i int, key string, extra ...string) string {
 	w.t.Helper()
 	name, ops := fmt.Sprintf("%s%d", role, i), herd.FreeAddr(w.t)
 	args := []string{role, "--config", w.file, "--set", "ops.addr=" + ops}
-	if role == "sender" {
+	switch role {
+	case "sender":
 		args = append(args, "--set", "sender.node="+name)
+	case "robot":
+		args = append(args, "--set", "kafka.client_id="+name) // how the group shows who holds what
 	}
 	if w.extra != nil {
 		args = append(args, w.extra(role)...)
