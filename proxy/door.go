@@ -33,12 +33,14 @@ func (p *Proxy) route(w http.ResponseWriter, r *http.Request) {
 	name, ours := strings.CutPrefix(r.URL.Path, doorPath)
 	if !ours || r.URL.RawPath != "" {
 		p.m.refused.WithLabelValues("", "path").Inc()
+		leaveBody(w, r)
 		http.NotFound(w, r)
 		return
 	}
 	acc := (*p.accounts.Load())[name]
 	if acc == nil {
 		p.m.refused.WithLabelValues("", "unknown_account").Inc()
+		leaveBody(w, r)
 		http.NotFound(w, r)
 		return
 	}
@@ -49,6 +51,7 @@ func (p *Proxy) route(w http.ResponseWriter, r *http.Request) {
 // refused without a word about why, so that nobody can probe us.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, acc *entry, began time.Time) {
 	if !acc.mayCome(p.trusted, r) {
+		leaveBody(w, r)
 		p.refuse(w, acc, errAddress)
 		return
 	}
@@ -59,6 +62,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, acc *entry, began 
 		p.callback(w, r, acc, began)
 	default:
 		p.m.refused.WithLabelValues(acc.Name, "method").Inc()
+		leaveBody(w, r)
 		w.Header().Set("Allow", "GET, POST")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	}
@@ -96,6 +100,7 @@ func (p *Proxy) callback(w http.ResponseWriter, r *http.Request, acc *entry, beg
 		err = acc.verifier.CheckQuery(q)
 	}
 	if err != nil {
+		leaveBody(w, r)
 		p.refuse(w, acc, err) // S1: before the body is read
 		return
 	}
@@ -126,6 +131,7 @@ func (p *Proxy) callback(w http.ResponseWriter, r *http.Request, acc *entry, beg
 func (p *Proxy) read(w http.ResponseWriter, r *http.Request, acc *entry) ([]byte, bool) {
 	if r.Header.Get("Content-Encoding") != "" {
 		p.m.refused.WithLabelValues(acc.Name, "encoding").Inc()
+		leaveBody(w, r)
 		http.Error(w, "compressed bodies are not taken", http.StatusUnsupportedMediaType)
 		return nil, false
 	}
@@ -161,6 +167,15 @@ func (p *Proxy) refuse(w http.ResponseWriter, acc *entry, err error) {
 		status = http.StatusRequestEntityTooLarge
 	}
 	http.Error(w, "refused", status)
+}
+
+// leaveBody ends the connection of a request that is refused before its body was
+// read. Otherwise net/http reads the body first, so that the connection can be
+// used again, and a stranger who sends it slowly holds both until the time-out.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // kindOfPanic prints runtime errors, whose text is Go's, and only the type of
