@@ -1,0 +1,33 @@
+//go:build chaos
+
+package chaos
+
+import "testing"
+
+// TestChaos runs the scenarios one after another on the same engines: Apache
+// Kafka, Redis, and the embedded broker as a process of its own. One of them is
+// run by naming it: -run TestChaos/Order.
+func TestChaos(t *testing.T) {
+	n := numbersOf(t)
+	e := startEngines(t)
+	for _, s := range []struct {
+		name string
+		run  func(*testing.T, *engines, numbers)
+	}{
+		{"Ack", ack},
+		{"Loss", loss},
+		{"Order", order},
+		{"Breaks", breaks},
+		{"Twins", twins},
+		{"Repeats", repeats},
+		{"FsyncFirst", fsyncFirst},
+		{"DiskFull", diskFull},
+		{"Drain", drain},
+		{"Rolling", rolling},
+		{"BothBrokers", bothBrokers},
+	} {
+		if !t.Run(s.name, func(t *testing.T) { s.run(t, e, n) }) {
+			e.mend(t)
+		}
+	}
+}
