@@ -63,7 +63,7 @@ func TestSilentHandlerIsFound(t *testing.T) {
 		for len(b.stalls) > 0 {
 			<-b.stalls
 		}
-		time.Sleep(10 * silentFor)
+		<-time.After(10 * silentFor)
 		require.Empty(t, b.stalls, "nobody is silent any more")
 		b.stop()
 	})
@@ -108,7 +108,7 @@ func TestSlowHandlersAreNotSuspected(t *testing.T) {
 				b.s.opt.RetryMin, b.s.opt.RetryMax = 5*time.Second, time.Minute
 				b.push([]byte("a"))
 				b.push([]byte("b"))
-				time.Sleep(2 * time.Hour)
+				<-time.After(2 * time.Hour)
 				require.Empty(t, b.stalls)
 				require.Empty(t, b.gaps)
 				b.s.drain(b.c, 0)
@@ -136,7 +136,7 @@ func TestLateSignOfLifeIsNobodys(t *testing.T) {
 		b.push([]byte("a"))
 		for range 100 {
 			Alive(late, time.Hour)
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		require.NotEmpty(t, b.stalls)
 		close(release)
