@@ -34,15 +34,22 @@ const (
 
 var errNonce = &wechat.Refusal{Reason: "nonce"}
 
-// claim claims a callback's identity. reused tells that its nonce belongs to
-// another body.
-func (p *Proxy) claim(ctx context.Context, a arrival, key string) (v dedupe.Verdict, c *dedupe.Claim, reused bool) {
-	if a.opened.Encrypted {
-		v, c = p.d.Claims.Claim(ctx, key)
-		return v, c, false
+// claim claims a callback's identity, and lets f go on if there is one.
+func (p *Proxy) claim(ctx context.Context, a arrival, key string, f *flight) (got dedupe.Claimed) {
+	if f != nil {
+		var n *dedupe.Nonce
+		if !a.opened.Encrypted {
+			nonce := p.nonceOf(a.acc, a.query, a.query.OpenID, a.opened.Plain)
+			n = &nonce
+		}
+		return p.d.Claims.ClaimThen(ctx, key, n, f.onward())
 	}
-	v, c, nonce := p.d.Claims.ClaimWithNonce(ctx, key, p.nonceOf(a.acc, a.query, a.query.OpenID, a.opened.Plain))
-	return v, c, nonce == dedupe.NonceReused
+	if a.opened.Encrypted {
+		got.Verdict, got.Claim = p.d.Claims.Claim(ctx, key)
+		return got
+	}
+	got.Verdict, got.Claim, got.Nonce = p.d.Claims.ClaimWithNonce(ctx, key, p.nonceOf(a.acc, a.query, a.query.OpenID, a.opened.Plain))
+	return got
 }
 
 // reused is the question of the nonce alone, for what needs no claim.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ import (
 // spool as well: it can arrive twice and is recognised by its id.
 type outlet struct {
 	pub     Publisher
+	direct  direct       // the same, if it can be used without waiting; else nil
 	spool   *spool.Spool // nil: none is configured
 	dir     string       // of the spool
 	timeout time.Duration
@@ -35,12 +37,14 @@ type outlet struct {
 	// topic is missing does not send the others' callbacks over the disk.
 	mu   sync.Mutex
 	open map[string]bool
+	// opened is how many: while all is well, nobody takes the lock.
+	opened atomic.Int32
 
 	state *prometheus.GaugeVec
 }
 
 func newOutlet(c SpoolConfig, d Deps, reg prometheus.Registerer) (*outlet, error) {
-	o := &outlet{pub: d.Publisher, timeout: c.PublishTimeout, log: d.Log, now: d.Now, open: map[string]bool{}}
+	o := &outlet{pub: d.Publisher, direct: directOf(d.Publisher), timeout: c.PublishTimeout, log: d.Log, now: d.Now, open: map[string]bool{}}
 	if c.Dir == "" {
 		return o, nil
 	}
@@ -76,8 +80,12 @@ func (o *outlet) put(ctx context.Context, r kafka.Record) error {
 		}
 		return nil
 	}
-	err := o.publish(ctx, r)
-	if err == nil || permanent(err) {
+	return o.elsewhere(ctx, r, o.publish(ctx, r))
+}
+
+// elsewhere takes what the queue has not, because of err, to the spool.
+func (o *outlet) elsewhere(ctx context.Context, r kafka.Record, err error) error {
+	if err == nil || o.spool == nil || permanent(err) {
 		return err
 	}
 	o.trip(r.Topic, err)
@@ -96,11 +104,7 @@ func permanent(err error) bool {
 // publish gives the queue its time, and leaves as much of the budget for the
 // spool.
 func (o *outlet) publish(ctx context.Context, r kafka.Record) error {
-	limit := o.timeout
-	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(end)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, o.limit(ctx))
 	defer cancel()
 	_, err := o.pub.Publish(ctx, r)
 	if err == nil {
@@ -114,6 +118,9 @@ func (o *outlet) append(ctx context.Context, r kafka.Record) error {
 }
 
 func (o *outlet) isOpen(topic string) bool {
+	if o.opened.Load() == 0 {
+		return false
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.open[topic]
@@ -136,6 +143,9 @@ func (o *outlet) mend(topic string) {
 
 // set changes a breaker and tells whether that was a change.
 func (o *outlet) set(topic string, open bool) bool {
+	if !open && o.opened.Load() == 0 {
+		return false
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open[topic] == open {
@@ -146,6 +156,7 @@ func (o *outlet) set(topic string, open bool) bool {
 	} else {
 		delete(o.open, topic)
 	}
+	o.opened.Store(int32(len(o.open)))
 	if o.state != nil {
 		v := 0.0
 		if open {

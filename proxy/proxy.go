@@ -30,6 +30,7 @@ type Publisher interface {
 type Claims interface {
 	Claim(ctx context.Context, key string) (dedupe.Verdict, *dedupe.Claim)
 	ClaimWithNonce(ctx context.Context, key string, n dedupe.Nonce) (dedupe.Verdict, *dedupe.Claim, dedupe.NonceVerdict)
+	ClaimThen(ctx context.Context, key string, n *dedupe.Nonce, on dedupe.Onward) dedupe.Claimed
 	Nonce(ctx context.Context, n dedupe.Nonce) dedupe.NonceVerdict
 	Repeat(ctx context.Context, account, openid, action, identity string, window time.Duration) (repeat bool, release func(context.Context), err error)
 }

@@ -27,10 +27,8 @@ type arrival struct {
 // take makes an arrival durable and answers. It is the whole of D6's order:
 // claim, publish or spool, answer from the result, done mark.
 func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
-	// A client that hangs up must not undo work that the queue has begun to
-	// take: the budget bounds it instead.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.cfg.Budget)
-	defer cancel()
+	ctx := newBudget(r.Context(), p.cfg.Budget)
+	defer ctx.release()
 	a.acc.tally.seen.Add(1)
 	if a.msg.IsReceipt() && !a.msg.Quarantined {
 		if p.reused(ctx, a) {
@@ -41,15 +39,15 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 		return
 	}
 	c := p.letter(a)
-	verdict, claim, reused := p.claim(ctx, a, claimKey(c))
-	if reused {
+	f := p.fly(a.acc.topics.callbacks, c)
+	got := p.claim(ctx, a, claimKey(c), f)
+	if got.Nonce == dedupe.NonceReused {
 		p.refuse(w, a.acc, errNonce)
 		return
 	}
-	p.watch.asked(verdict == dedupe.Unchecked)
-	switch verdict {
-	case dedupe.Fresh:
-		crash.At("CP2")
+	p.watch.asked(got.Verdict == dedupe.Unchecked)
+	switch got.Verdict {
+	case dedupe.Fresh: // published already, or the next to do
 	case dedupe.Duplicate:
 		p.m.taken.WithLabelValues(a.acc.Name, "duplicate").Inc()
 		p.answer(w, a, c)
@@ -60,27 +58,35 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	case dedupe.Overdue:
 		p.m.taken.WithLabelValues(a.acc.Name, "overdue").Inc()
 	}
-	repeat, forget := p.isRepeat(ctx, c)
-	var err error
-	if repeat != nil {
-		err = p.publishRepeat(ctx, c, repeat)
-	} else {
-		err = p.publish(ctx, a.acc.topics.callbacks, c)
-	}
+	kind, forget, err := p.durable(ctx, a, c, f, got)
 	if err != nil {
-		p.giveBack(ctx, claim, forget)
+		p.giveBack(ctx, got.Claim, forget)
 		p.unavailable(w, a, err)
 		return
-	}
-	kind := "accepted"
-	if repeat != nil {
-		kind = "repeat"
 	}
 	p.m.taken.WithLabelValues(a.acc.Name, kind).Inc()
 	crash.At("CP4")
 	p.answer(w, a, c)
 	crash.At("CP5")
-	p.done(claim)
+	p.done(got.Claim)
+}
+
+// durable publishes what is claimed: by f, which may have begun already, or the
+// long way. kind is how it counts; forget takes a repeat mark back.
+func (p *Proxy) durable(ctx context.Context, a arrival, c *wire.Callback, f *flight, got dedupe.Claimed) (kind string, forget func(context.Context), err error) {
+	if got.Started {
+		since, err := f.land(ctx, got.Ended)
+		p.m.publish.Observe(p.d.Now().Sub(since).Seconds())
+		return "accepted", func(context.Context) {}, err
+	}
+	if got.Verdict == dedupe.Fresh {
+		crash.At("CP2")
+	}
+	repeat, forget := p.isRepeat(ctx, c)
+	if repeat != nil {
+		return "repeat", forget, p.publishRepeat(ctx, c, repeat)
+	}
+	return "accepted", forget, p.publish(ctx, a.acc.topics.callbacks, c)
 }
 
 // receipts hands on what WeChat says about messages that we sent. They need

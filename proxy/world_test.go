@@ -126,6 +126,11 @@ type world struct {
 
 func newWorld(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, change ...func(*proxy.Config)) *world {
 	t.Helper()
+	return newWorldWith(t, mode, atOnce, func(q *queue) proxy.Publisher { return q }, change...)
+}
+
+func newWorldWith(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, pub func(*queue) proxy.Publisher, change ...func(*proxy.Config)) *world {
+	t.Helper()
 	w := &world{t: t, q: &queue{}, mode: mode, board: alarm.NewBoard(zap.NewNop(), nil, nil)}
 	var err error
 	w.redis, err = redismem.Start("127.0.0.1:0")
@@ -138,7 +143,7 @@ func newWorld(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, change ...fun
 		ch(&cfg)
 	}
 	w.p, err = proxy.New(cfg, []proxy.Account{account(mode)}, proxy.Deps{
-		Topics: wire.Topics{Prefix: "tidegate"}, Publisher: w.q, Claims: dedupe.New(c, dedupe.DefaultOptions()),
+		Topics: wire.Topics{Prefix: "tidegate"}, Publisher: pub(w.q), Claims: dedupe.New(c, dedupe.DefaultOptions()),
 		AtOnce: atOnce, Log: zap.NewNop(), Alarms: w.board,
 	})
 	require.NoError(t, err)
