@@ -14,6 +14,7 @@ type metrics struct {
 	waited    *prometheus.HistogramVec
 	worked    *prometheus.HistogramVec
 	age       *prometheus.HistogramVec
+	breaks    *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -29,6 +30,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_robot_failures_total", Help: "Callbacks whose rule could not be followed, by kind of fault, panic or max_age.",
 		}, []string{"account", "cause"}),
+		breaks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidegate_robot_order_breaks_total",
+			Help: "Callbacks that were acknowledged before another one of their user was sent, and worked after it.",
+		}, []string{"account"}),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tidegate_robot_permit_seconds", Help: "Wait for a permit of the account.", Buckets: buckets,
 		}, []string{"account"}),
@@ -39,7 +44,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_robot_age_seconds", Help: "From the arrival of a callback at the door until it is settled.", Buckets: buckets,
 		}, []string{"account"}),
 	}
-	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age)
+	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age, m.breaks)
 	return m
 }
 

@@ -55,6 +55,7 @@ type Robot struct {
 	backends map[string]*backend.Client
 	rules    atomic.Pointer[Engine]
 	recent   *recent
+	arrivals *arrivals
 	pending  *pending
 
 	mu      sync.Mutex
@@ -78,7 +79,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	d.Registry = telemetry.Registerer(d.Registry)
 	r := &Robot{
 		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{},
-		recent: newRecent(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
+		recent: newRecent(cfg.Recent), arrivals: newArrivals(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
 	}
 	bm := backend.NewMetrics(d.Registry)
 	for _, b := range cfg.Backends {

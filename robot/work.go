@@ -42,6 +42,9 @@ func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 	if o.identity != "" {
 		r.recent.add(rec, o.identity)
 	}
+	if r.arrivals.late(rec, o.callback) {
+		r.m.breaks.WithLabelValues(m.name).Inc()
+	}
 	return nil
 }
 

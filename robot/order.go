@@ -1,0 +1,69 @@
+package robot
+
+import (
+	"sync"
+	"time"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/wire"
+)
+
+// maxAck is the longest time from the arrival of a callback at a door to its
+// acknowledgement: WeChat waits no longer.
+const maxAck = 5 * time.Second
+
+// arrivals remembers when the newest finished callback of a user reached the
+// door, for the users of each partition whose callbacks were finished last. It
+// finds broken orders: a callback that reached a door more than maxAck before
+// another one was acknowledged before that one was sent, so it must not be
+// worked after it. That happens when the balancer gives a user's callbacks to
+// several doors while one of them holds some in its spool (D12).
+//
+// Smaller inversions are not told from two callbacks on their way at once, nor
+// those that a user's eviction from this memory or another process hides; doors
+// whose clocks differ by seconds make it count too many.
+type arrivals struct {
+	size int
+	mu   sync.Mutex
+	of   map[part]*latest
+}
+
+type latest struct {
+	at    map[string]int64 // openid to Unix milliseconds
+	order []string
+	next  int
+}
+
+func newArrivals(size int) *arrivals { return &arrivals{size: size, of: map[part]*latest{}} }
+
+// late notes a finished callback and tells whether it came out of order.
+func (a *arrivals) late(rec kafka.Record, c *wire.Callback) bool {
+	if c == nil || c.OpenID == "" || c.ReceivedAt <= 0 {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := part{rec.Topic, rec.Partition}
+	l := a.of[p]
+	if l == nil {
+		l = &latest{at: map[string]int64{}}
+		a.of[p] = l
+	}
+	before, known := l.at[c.OpenID]
+	if !known {
+		l.make(c.OpenID, a.size)
+	}
+	l.at[c.OpenID] = max(before, c.ReceivedAt)
+	return before-c.ReceivedAt > maxAck.Milliseconds()
+}
+
+// make finds a place for a user, if need be that of the one who came first.
+func (l *latest) make(openid string, size int) {
+	if len(l.order) < size {
+		l.order = append(l.order, openid)
+		return
+	}
+	delete(l.at, l.order[l.next])
+	l.order[l.next] = openid
+	l.next = (l.next + 1) % size
+}
