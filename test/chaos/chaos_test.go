@@ -15,6 +15,7 @@ func TestChaos(t *testing.T) {
 		run  func(*testing.T, *engines, numbers)
 	}{
 		{"Ack", ack},
+		{"Crashes", crashes},
 		{"Loss", loss},
 		{"Order", order},
 		{"Breaks", breaks},
