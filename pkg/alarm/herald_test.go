@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/redis"
 	"tidegate/pkg/redis/redismem"
 )
 
@@ -135,6 +136,26 @@ func TestAReminderIsGivenOnceInTheCluster(t *testing.T) {
 	require.NoError(t, x.heralds[0].once.redis.Set(t.Context(), said, then, time.Minute))
 	require.Equal(t, []string{"c reminder"}, x.again(t, 2, 1, 0))
 	require.Empty(t, x.again(t, 1, 0, 2))
+}
+
+// A node that died is forgotten once its word has lapsed: it does not keep the
+// others from telling the end.
+func TestANodeThatDiedKeepsNobodyFromTellingTheEnd(t *testing.T) {
+	engine, _ := redisAt(t)
+	x := newTrio(t, engine, time.Hour)
+	for _, b := range x.boards {
+		b.Fire(faulty)
+	}
+	require.Equal(t, []string{"a firing"}, x.pass(t, 0, 1, 2))
+	// As if b had given its last word two minutes ago.
+	seen, _ := keys(id{faulty.Name, faulty.Subject})
+	lapsed := strconv.FormatInt(time.Now().Add(-30*time.Second).UnixMilli(), 10)
+	_, err := redis.NewScript(`return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])`).Run(t.Context(), x.heralds[0].once.redis, []string{seen}, x.heralds[1].once.token, lapsed)
+	require.NoError(t, err)
+	x.boards[0].Resolve(faulty.Name, faulty.Subject)
+	require.Empty(t, x.pass(t, 0), "c still sees it")
+	x.boards[2].Resolve(faulty.Name, faulty.Subject)
+	require.Equal(t, []string{"c resolved"}, x.pass(t, 2))
 }
 
 func TestLocalAlarmsAreToldByEachNode(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // The cluster's memory of one alarm: two keys whose tag is made of its name and
 // subject, so that alarms spread over a cluster's slots.
 //
-//	{alarm:NAME:SUBJECT}:seen  sorted set: process -> when its word lapses (ms)
+//	{alarm:NAME:SUBJECT}:seen  hash: process -> when its word lapses (ms)
 //	{alarm:NAME:SUBJECT}:said  when somebody was told last (ms)
 //
 // Both live for wordLife unless a process gives its word again.
@@ -28,8 +28,7 @@ var assertScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local life, pause, ago = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
-redis.call('ZADD', KEYS[1], string.format('%.0f', now + life), ARGV[1])
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', now + life))
 redis.call('PEXPIRE', KEYS[1], life)
 local said = tonumber(redis.call('GET', KEYS[2]) or '')
 local tell = 0
@@ -44,17 +43,20 @@ return tell`)
 
 // KEYS: seen, said. ARGV: process, 1 if this process knows that somebody was
 // told. Result: 1 if nobody sees the condition any more and that has to be told.
+// A word that has lapsed is nobody's.
 var leaveScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZREM', KEYS[1], ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
-if redis.call('ZCARD', KEYS[1]) > 0 then
-  return 0
+redis.call('HDEL', KEYS[1], ARGV[1])
+local seen = redis.call('HGETALL', KEYS[1])
+for i = 2, #seen, 2 do
+  if tonumber(seen[i]) > now then
+    return 0
+  end
 end
-local said = redis.call('EXISTS', KEYS[2])
+local said = redis.call('GET', KEYS[2])
 redis.call('DEL', KEYS[1], KEYS[2])
-if said == 1 or ARGV[2] == '1' then
+if said or ARGV[2] == '1' then
   return 1
 end
 return 0`)
