@@ -1,0 +1,6 @@
+package slice
+
+import "time"
+
+// SetClock replaces the server's clock.
+func (c *Counters) SetClock(now func() time.Time) { c.clock = now }
