@@ -148,7 +148,7 @@ func TestS47TLSIsNotWeakened(t *testing.T) {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) }))
 		s.Config.ErrorLog = log.New(io.Discard, "", 0)
 		s.TLS = &tls.Config{
-			Certificates: []tls.Certificate{c.cert}, MinVersion: tls.VersionTLS10, MaxVersion: c.most, //nolint:gosec // the server is the weak one on purpose
+			Certificates: []tls.Certificate{c.cert}, MinVersion: tls.VersionTLS10, MaxVersion: c.most,
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { shook.Add(1); return nil, nil },
 		}
 		s.StartTLS()

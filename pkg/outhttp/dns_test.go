@@ -23,7 +23,7 @@ type dns struct {
 
 func startDNS(t *testing.T, plan map[string][][]netip.Addr) *dns {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0") //nolint:noctx // a socket of the test, closed at its end
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	d := &dns{conn: conn, plan: plan, asks: map[string]int{}}
 	done := make(chan struct{})
