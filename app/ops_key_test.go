@@ -15,7 +15,7 @@ import (
 
 // S37: an operations listener that others can reach asks for a key, or somebody
 // has said that it need not.
-func TestAnOpenOperationsListenerIsRefused(t *testing.T) {
+func TestS37AnOpenOperationsListenerIsRefused(t *testing.T) {
 	_, hash := telemetry.NewOpsKey()
 	key := []telemetry.OpsKey{{Name: "prometheus", SHA256: hash, Scopes: []string{"metrics"}}}
 	for _, addr := range []string{"127.0.0.1:9100", "[::1]:9100", "localhost:9100", "127.9.9.9:0"} {

@@ -71,6 +71,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, acc *entry, began 
 var (
 	errAddress  = &wechat.Refusal{Reason: "address"}
 	errReceiver = &wechat.Refusal{Reason: "receiver"}
+	errTooLarge = &wechat.Refusal{Reason: wechat.ReasonTooLarge}
 )
 
 // check answers WeChat's question whether this address is ours.
@@ -133,6 +134,11 @@ func (p *Proxy) read(w http.ResponseWriter, r *http.Request, acc *entry) ([]byte
 		p.m.refused.WithLabelValues(acc.Name, "encoding").Inc()
 		leaveBody(w, r)
 		http.Error(w, "compressed bodies are not taken", http.StatusUnsupportedMediaType)
+		return nil, false
+	}
+	if r.ContentLength > wechat.MaxBody {
+		leaveBody(w, r)
+		p.refuse(w, acc, errTooLarge)
 		return nil, false
 	}
 	// The announced length, within the limit, saves growing the buffer step by

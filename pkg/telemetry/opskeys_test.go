@@ -38,7 +38,7 @@ func refusals(t *testing.T, reg *prometheus.Registry) (n float64) {
 }
 
 // S37, D14: each endpoint asks for its own scope, and nothing for less.
-func TestKeysOfTheOperationsListener(t *testing.T) {
+func TestS37KeysOfTheOperationsListener(t *testing.T) {
 	reg := telemetry.NewRegistry()
 	o := telemetry.NewOps(reg)
 	o.Handle("/ops/v1/things", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
