@@ -77,6 +77,7 @@ type Producer struct {
 	closed  bool
 
 	pend pendings
+	line *line // of TryPublish
 
 	stop    chan struct{}
 	stopped chan struct{}
@@ -104,8 +105,9 @@ func NewProducer(cfg Config, opt ProducerOptions, log *zap.Logger, reg prometheu
 	setProducer(conf, cfg.withDefaults(), opt)
 	p := &Producer{
 		opt: opt, conf: conf, addr: cfg.Brokers, log: log.Named("producer"), met: met,
-		up: make(chan struct{}), stop: make(chan struct{}), stopped: make(chan struct{}),
+		up: make(chan struct{}), stop: make(chan struct{}), stopped: make(chan struct{}), line: newLine(opt.MaxInFlight),
 	}
+	go p.serveLine()
 	go p.keepLink()
 	return p, nil
 }
@@ -169,9 +171,21 @@ func (p *Producer) PublishAsync(r Record, done func(Record, error)) error {
 }
 
 // TryPublish is PublishAsync for a caller who must not wait at all: an error also
-// says that the producer could not take the record at this instant.
+// says that the producer has no room at this instant, and that the cluster is
+// away comes through done.
 func (p *Producer) TryPublish(r Record, done func(Record, error)) error {
-	return p.send(context.Background(), newPending(r, done), 0)
+	pe := newPending(r, done)
+	if err := p.reserve(pe); err != nil {
+		p.failed(r.Topic, err)
+		return err
+	}
+	if !p.line.put(pe) {
+		p.release(pe)
+		err := fault.New(fault.Unavailable, "publish to "+r.Topic, "the producer is closed")
+		p.failed(r.Topic, err)
+		return err
+	}
+	return nil
 }
 
 // PublishAll publishes the records in their order and waits for all results.

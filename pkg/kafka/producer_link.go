@@ -33,6 +33,7 @@ type link struct {
 // keepLink connects, watches and replaces the link until Close.
 func (p *Producer) keepLink() {
 	defer close(p.stopped)
+	defer func() { <-p.line.empty }()
 	wait := backoff{min: 100 * time.Millisecond, max: 2 * time.Second}
 	for !p.isStopping() {
 		l, err := p.connect()
@@ -187,6 +188,11 @@ func (p *Producer) abandon() {
 // rest goes on in the background until the network time-outs end it. It may be
 // called twice.
 func (p *Producer) Close(ctx context.Context) error {
+	p.line.close()
+	select {
+	case <-p.line.empty: // what was taken goes before the end
+	case <-ctx.Done():
+	}
 	p.mu.Lock()
 	if !p.closed {
 		p.closed = true

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,8 +31,35 @@ func TestTryPublishNeverWaits(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	cfg.Brokers = []string{ln.Addr().String()}
-	silent := producer(t, cfg, kafka.ProducerOptions{MaxBlock: time.Minute})
-	err = silent.TryPublish(kafka.Record{Topic: tp}, func(kafka.Record, error) { t.Error("it was not taken") })
-	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	silent := producer(t, cfg, kafka.ProducerOptions{MaxBlock: 100 * time.Millisecond})
+	ended := make(chan error, 1)
+	require.NoError(t, silent.TryPublish(kafka.Record{Topic: tp}, func(_ kafka.Record, err error) { ended <- err }))
+	require.Equal(t, 1, silent.InFlight())
+	require.Equal(t, fault.Unavailable, fault.KindOf(wait(t, ended, "the refusal")))
 	require.Zero(t, silent.InFlight())
+}
+
+// What TryPublish has taken is written before Close returns, and told once.
+func TestCloseWaitsForTheLine(t *testing.T) {
+	cfg := engine(t)
+	tp := topic(t, cfg, 1)
+	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{MaxInFlight: 1000}, nil, nil)
+	require.NoError(t, err)
+	publish(t, p, tp, "k", "connected")
+	var told, failed, refused atomic.Int32
+	for range 3000 {
+		if p.TryPublish(kafka.Record{Topic: tp, Value: []byte("v")}, func(_ kafka.Record, err error) {
+			told.Add(1)
+			if err != nil {
+				failed.Add(1)
+			}
+		}) != nil {
+			refused.Add(1)
+		}
+	}
+	require.NoError(t, p.Close(t.Context()))
+	require.Zero(t, failed.Load())
+	require.EqualValues(t, 3000, told.Load()+refused.Load())
+	require.Error(t, p.TryPublish(kafka.Record{Topic: tp}, nil), "closed")
+	require.Zero(t, p.InFlight())
 }

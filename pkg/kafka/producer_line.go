@@ -1,0 +1,56 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+)
+
+// line holds the records of those who must not wait, since sarama's input has no
+// room of its own: its sender waits for sarama's receiver each time. There is
+// place for as many records as may be in flight.
+type line struct {
+	mu     sync.RWMutex // whoever puts holds the read side
+	closed bool
+	in     chan *pending
+	empty  chan struct{} // closed: nothing is left, and nothing comes any more
+}
+
+func newLine(n int) *line {
+	return &line{in: make(chan *pending, n), empty: make(chan struct{})}
+}
+
+func (l *line) put(pe *pending) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return false
+	}
+	select {
+	case l.in <- pe:
+		return true
+	default:
+		return false
+	}
+}
+
+// close lets nothing in any more. It may be called twice.
+func (l *line) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		close(l.in)
+	}
+}
+
+// serveLine hands the records over in their order until the line is closed and
+// empty.
+func (p *Producer) serveLine() {
+	defer close(p.line.empty)
+	for pe := range p.line.in {
+		if err := p.handOver(context.Background(), pe, p.opt.MaxBlock); err != nil && p.release(pe) {
+			p.failed(pe.rec.Topic, err)
+			pe.finish(pe.rec, err)
+		}
+	}
+}
