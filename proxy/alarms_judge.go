@@ -135,7 +135,7 @@ func (j *judge) account(now time.Time, name string, seen, failed int64) []verdic
 func (j *judge) kafkaAway(s sample) verdict {
 	return verdict{alarm.Alarm{
 		Name: alarmKafka, Severity: alarm.Critical,
-		Text:   fmt.Sprintf("Kafka does not take records of %d topics; callbacks are acknowledged from the disks of the doors and nobody is answered until it does", s.broken),
+		Text:   fmt.Sprintf("Kafka does not take records (topics concerned: %d); callbacks are acknowledged from the disks of the doors and nobody is answered until it does", s.broken),
 		TextZH: fmt.Sprintf("Kafka 有 %d 个主题无法写入；回调暂存节点磁盘并照常确认，恢复前用户收不到回复", s.broken),
 	}, j.kafka.set(s.at, s.broken > 0, kafkaAfter, overAfter)}
 }
