@@ -40,7 +40,7 @@ func DefaultConfig() Config {
 		HTTP:    h,
 		Budget:  3 * time.Second,
 		Repeats: defaultRepeats(),
-		Spool:   SpoolConfig{MaxBytes: 1 << 30, PublishTimeout: 400 * time.Millisecond},
+		Spool:   SpoolConfig{MaxBytes: 1 << 30, PublishTimeout: 300 * time.Millisecond},
 	}
 }
 
