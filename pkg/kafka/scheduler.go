@@ -146,7 +146,9 @@ func (s *scheduler) finish(l *lane, err error) {
 	case err == nil:
 		s.succeed(l)
 	default:
-		logIt = s.shouldReport(l)
+		if c.ctx.Err() == nil { // else it was told to stop, and the record goes to the next owner
+			logIt = s.shouldReport(l)
+		}
 		s.hold(l, s.retryIn(l, err))
 	}
 	change := s.wantsPause(c) != c.paused
