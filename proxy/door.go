@@ -110,7 +110,7 @@ func (p *Proxy) callback(w http.ResponseWriter, r *http.Request, acc *entry, beg
 		return
 	}
 	crash.At("CP1")
-	opened, err := acc.verifier.Open(q, body)
+	opened, err := acc.verifier.OpenChecked(q, body)
 	if err != nil {
 		p.refuse(w, acc, err)
 		return

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -39,7 +38,8 @@ func User(appID, openID string) UID {
 // Digits gives the shard digits and the table digit of a follower's ids, for
 // instance "577" for uid 9527.
 func (u UID) Digits() string {
-	return fmt.Sprintf("%02d%d", (uint64(u)/10)%Shards+1, uint64(u)%10)
+	shard := (uint64(u)/10)%Shards + 1
+	return string([]byte{byte('0' + shard/10), byte('0' + shard%10), byte('0' + uint64(u)%10)})
 }
 
 // Hash is the full digest of an identity.
@@ -77,7 +77,15 @@ func DeriveBeside(id string, h Hash) (string, error) {
 }
 
 func derive(digits string, h Hash) string {
-	return string(Derived) + digits + fmt.Sprintf("%019d", binary.BigEndian.Uint64(h[:8])>>1)
+	var id [Length]byte
+	id[0] = Derived
+	copy(id[1:], digits)
+	low := binary.BigEndian.Uint64(h[:8]) >> 1
+	for i := Length - 1; i > len(digits); i-- {
+		id[i] = byte('0' + low%10)
+		low /= 10
+	}
+	return string(id[:])
 }
 
 // Parts is an id taken apart.

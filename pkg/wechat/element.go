@@ -82,42 +82,58 @@ func (m *Message) Get(path ...string) string { return m.Root().Get(path...) }
 // is there again gets its number: List.TemplateId, List.2.TemplateId. The
 // header elements and what has a field of its own in Message are left out.
 func (m *Message) Fields() map[string]string {
-	fields := make(map[string]string)
-	m.Root().collect("", fields)
-	own := []string{"ToUserName", "FromUserName", "CreateTime", "MsgType"}
-	if m.MsgType == TypeEvent {
-		own = append(own, "Event", "EventKey", "MsgID")
-	} else {
-		own = append(own, "MsgId")
-	}
-	if m.MsgType == TypeText {
-		own = append(own, "Content")
-	}
-	for _, name := range own {
-		delete(fields, name)
-	}
+	fields := map[string]string{}
+	m.Root().collect("", m.hasOwn, fields)
 	return fields
 }
 
-func (e Element) collect(prefix string, fields map[string]string) {
-	var count map[string]int
+// hasOwn tells that a top-level element has a field of its own in Message.
+func (m *Message) hasOwn(name string) bool {
+	switch name {
+	case "ToUserName", "FromUserName", "CreateTime", "MsgType":
+		return true
+	case "Event", "EventKey", "MsgID":
+		return m.MsgType == TypeEvent
+	case "MsgId":
+		return m.MsgType != TypeEvent
+	case "Content":
+		return m.MsgType == TypeText
+	}
+	return false
+}
+
+// collect puts the leaves into fields. skip leaves out the first element of a
+// name; it is nil below the top.
+func (e Element) collect(prefix string, skip func(string) bool, fields map[string]string) {
 	for i := range e.nodes {
 		n := &e.nodes[i]
 		if n.depth != e.depth {
 			continue
 		}
-		if count == nil {
-			count = make(map[string]int)
+		c := e.count(n.name, i)
+		if c == 1 && n.leaf && skip != nil && skip(n.name) {
+			continue
 		}
-		count[n.name]++
 		path := prefix + n.name
-		if c := count[n.name]; c > 1 {
+		if c > 1 {
 			path += "." + strconv.Itoa(c)
 		}
 		if n.leaf {
 			fields[path] = n.value
 			continue
 		}
-		e.child(i).collect(path+".", fields)
+		e.child(i).collect(path+".", nil, fields)
 	}
+}
+
+// count is how many elements of this name there are up to the one at i. There
+// are at most a few hundred elements, and usually a handful.
+func (e Element) count(name string, i int) int {
+	c := 0
+	for j := range e.nodes[:i+1] {
+		if n := &e.nodes[j]; n.depth == e.depth && n.name == name {
+			c++
+		}
+	}
+	return c
 }

@@ -26,15 +26,25 @@ var (
 // decides between them, so neither choice can let anything in, and a follower's
 // forgery cannot keep the real one out.
 func encryptTexts(body []byte) []string {
-	var texts []string
-	last := bytes.LastIndex(body, encryptOpen)
-	if last < 0 {
+	first := bytes.Index(body, encryptOpen)
+	if first < 0 {
 		return nil
 	}
+	// Usually there is one, and searching forwards is many times faster than
+	// bytes.LastIndex.
+	last := first
+	for {
+		i := bytes.Index(body[last+1:], encryptOpen)
+		if i < 0 {
+			break
+		}
+		last += 1 + i
+	}
+	texts := make([]string, 0, 2)
 	if t := encryptText(body[last+len(encryptOpen):]); t != "" {
 		texts = append(texts, t)
 	}
-	if first := bytes.Index(body, encryptOpen); first != last {
+	if first != last {
 		if t := encryptText(body[first+len(encryptOpen):]); t != "" {
 			texts = append(texts, t)
 		}
@@ -56,15 +66,23 @@ func encryptText(rest []byte) string {
 		}
 		text = bytes.TrimSpace(inner)
 	}
+	ok := true
 	for _, c := range text {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '+', c == '/', c == '=':
-		default:
-			return ""
-		}
+		ok = ok && inBase64[c]
+	}
+	if !ok {
+		return ""
 	}
 	return string(text)
 }
+
+// inBase64 has the bytes of base64 and its padding.
+var inBase64 = func() (in [256]bool) {
+	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=" {
+		in[c] = true
+	}
+	return in
+}()
 
 // prolog is what stands in front of the root element.
 type prolog int

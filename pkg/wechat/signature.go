@@ -14,19 +14,24 @@ import (
 //
 // SHA-1 is WeChat's choice and cannot be changed from our side.
 func Signature(parts ...string) string {
-	// Four parts are the most that the protocol has; a local array keeps the
-	// usual call off the heap.
+	text := signature(parts...)
+	return string(text[:])
+}
+
+// signature keeps the usual call off the heap: four parts are the most that the
+// protocol has, and a message of usual size fits into the local array.
+func signature(parts ...string) (text [signatureLength]byte) {
 	var few [4]string
 	sorted := append(few[:0], parts...)
 	slices.Sort(sorted)
-	h := sha1.New()
+	var usual [1536]byte
+	all := usual[:0]
 	for _, p := range sorted {
-		h.Write([]byte(p))
+		all = append(all, p...)
 	}
-	var sum [sha1.Size]byte
-	var text [2 * sha1.Size]byte
-	hex.Encode(text[:], h.Sum(sum[:0]))
-	return string(text[:])
+	sum := sha1.Sum(all)
+	hex.Encode(text[:], sum[:])
+	return text
 }
 
 // signatureLength is the length of a signature in its only accepted form.
@@ -47,7 +52,7 @@ func isSignature(s string) bool {
 	return true
 }
 
-// sameText compares two strings in constant time (S4); only their lengths show.
-func sameText(a, b string) bool {
-	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+// sameText compares in constant time (S4); only the length of b shows.
+func sameText(a [signatureLength]byte, b string) bool {
+	return subtle.ConstantTimeCompare(a[:], []byte(b)) == 1
 }

@@ -194,6 +194,11 @@ func (v *Verifier) Open(q Query, body []byte) (Opened, error) {
 	if err := v.CheckQuery(q); err != nil {
 		return Opened{}, err
 	}
+	return v.OpenChecked(q, body)
+}
+
+// OpenChecked is Open for a query that CheckQuery has let through.
+func (v *Verifier) OpenChecked(q Query, body []byte) (Opened, error) {
 	if len(body) > MaxBody {
 		return Opened{}, refuse(ReasonTooLarge)
 	}
@@ -242,10 +247,10 @@ func (v *Verifier) openPlain(q Query, body []byte) (Opened, error) {
 	return Opened{Plain: body, token: v.signer(q.Signature, q.Timestamp, q.Nonce)}, nil
 }
 
-// signer returns the index of the token that made signature over parts, or -1.
+// signer returns the index of the token that made the given signature over parts, or -1.
 // All tokens are tried whatever the first one gives; the previous one only while
 // the overlap lasts.
-func (v *Verifier) signer(signature string, parts ...string) int {
+func (v *Verifier) signer(given string, parts ...string) int {
 	found := -1
 	var few [4]string
 	for i, token := range v.tokens {
@@ -253,7 +258,7 @@ func (v *Verifier) signer(signature string, parts ...string) int {
 			break
 		}
 		all := append(append(few[:0], token), parts...)
-		if sameText(Signature(all...), signature) && found < 0 {
+		if sameText(signature(all...), given) && found < 0 {
 			found = i
 		}
 	}
