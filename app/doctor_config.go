@@ -30,6 +30,7 @@ func (d *doctor) checkConfig(context.Context) []finding {
 	if d.cfg.Log.HashKey == "" {
 		out = append(out, warn("set log.hash_key to the same random text everywhere", "log.hash_key is not set: hashes of openids in logs differ from one process to the next"))
 	}
+	out = append(out, d.checkEdge()...)
 	return append(out, d.checkSecretFiles()...)
 }
 
