@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -70,12 +71,29 @@ func (e *engines) Admin() (*kafka.Admin, error) {
 	if e.admin != nil {
 		return e.admin, nil
 	}
-	a, err := kafka.NewAdmin(e.cfg.Kafka)
-	if err != nil {
-		return nil, fmt.Errorf("kafka admin: %w", err)
-	}
+	a, err := e.ownAdmin("kafka admin", e.cfg.Kafka)
 	e.admin = a
-	e.stack.Push("kafka admin", func(context.Context) error { return a.Close() })
+	return a, err
+}
+
+// QueueAdmin is for the watch over the queues alone, which asks all the time:
+// while Kafka hangs, nobody's readiness must wait behind its questions. They are
+// given up soon, since the next poll asks again.
+func (e *engines) QueueAdmin() (*kafka.Admin, error) {
+	c := e.cfg.Kafka
+	const patience = 2 * time.Second
+	if c.RequestTimeout == 0 || c.RequestTimeout > patience {
+		c.RequestTimeout = patience
+	}
+	return e.ownAdmin("kafka admin of the queues", c)
+}
+
+func (e *engines) ownAdmin(name string, c kafka.Config) (*kafka.Admin, error) {
+	a, err := kafka.NewAdmin(c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	e.stack.Push(name, func(context.Context) error { return a.Close() })
 	return a, nil
 }
 

@@ -106,10 +106,16 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 	}
 	opt := dedupe.DefaultOptions()
 	opt.Registerer, opt.Log = e.reg, e.log.Named("dedupe")
+	queues, err := e.QueueAdmin()
+	if err != nil {
+		return nil, err
+	}
+	marks := dedupe.New(r, opt)
 	d := proxy.Deps{
-		Topics: e.cfg.Topics.Names(), Publisher: producer, Claims: dedupe.New(r, opt),
+		Topics: e.cfg.Topics.Names(), Publisher: producer, Claims: marks, Notices: marks, Admin: queues,
 		Log: e.log.Named("proxy"), Registry: e.reg, Alarms: e.Alarms(),
 	}
+	d.Groups.Robot, d.Groups.Receipts = e.cfg.Robot.Group, e.cfg.Receipts.Group
 	if o.rules.path != "" {
 		rules, err := o.rules.load(e.cfg, RoleProxy)
 		if err != nil {
@@ -125,8 +131,12 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	ops := map[string]http.Handler{}
+	if h := room.Queues(); h != nil {
+		ops["GET /ops/v1/queues"] = h
+	}
 	return &part{
-		role: RoleProxy, services: []run.Service{room}, addr: map[string]string{"door": room.Addr()},
+		role: RoleProxy, services: []run.Service{room}, addr: map[string]string{"door": room.Addr()}, ops: ops,
 		ready:    map[string]func(context.Context) error{"queue": either(admin.Ping, room.CanSpool)},
 		accounts: func(c Config) error { return room.SetAccounts(c.proxyAccounts()) },
 		rules:    func(r *engine.Rules) { room.SetAtOnce(r.AtOnce) },

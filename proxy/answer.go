@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/hex"
 	"net/http"
 	"strconv"
@@ -21,9 +22,13 @@ func (p *Proxy) passive(a arrival, c *wire.Callback) (Instant, bool) {
 }
 
 // answer writes the ack, with its passive answer where there is one. It is
-// the same for every delivery of one callback.
-func (p *Proxy) answer(w http.ResponseWriter, a arrival, c *wire.Callback) {
+// the same for every delivery of one callback; again says that this one is not
+// the first.
+func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, a arrival, c *wire.Callback, again bool) {
 	instant, ok := p.passive(a, c)
+	if !ok {
+		instant, ok = p.notice(ctx, a, c, again)
+	}
 	if !ok {
 		p.success(w, a)
 		return

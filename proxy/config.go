@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidegate/pkg/run"
+	"tidegate/proxy/queues"
 )
 
 // Config is the proxy's section of the configuration.
@@ -18,6 +19,10 @@ type Config struct {
 	// Spool keeps callbacks on this node's disk while the queue cannot take
 	// them.
 	Spool SpoolConfig `koanf:"spool"`
+	// Queues watches how much waits where, and for how long (M7).
+	Queues queues.Config `koanf:"queues"`
+	// Ahead tells followers who have to wait.
+	Ahead AheadConfig `koanf:"ahead"`
 }
 
 // SpoolConfig says where records wait while the queue is away.
@@ -41,6 +46,8 @@ func DefaultConfig() Config {
 		Budget:  3 * time.Second,
 		Repeats: defaultRepeats(),
 		Spool:   SpoolConfig{MaxBytes: 1 << 30, PublishTimeout: 300 * time.Millisecond},
+		Queues:  queues.DefaultConfig(),
+		Ahead:   defaultAhead(),
 	}
 }
 
@@ -53,6 +60,12 @@ func (c Config) Validate() error {
 		return fmt.Errorf("proxy.budget %s: use more than 0 and at most 4.5s, since WeChat hangs up after 5s", c.Budget)
 	}
 	if err := c.Repeats.validate(); err != nil {
+		return err
+	}
+	if err := c.Queues.Validate(); err != nil {
+		return fmt.Errorf("proxy.queues.%w", err)
+	}
+	if err := c.Ahead.validate(c.Queues); err != nil {
 		return err
 	}
 	return c.Spool.validate(c.Budget)

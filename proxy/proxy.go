@@ -18,6 +18,7 @@ import (
 	"tidegate/pkg/run"
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
+	"tidegate/proxy/queues"
 )
 
 // Publisher puts a record into the queue and returns once every in-sync
@@ -55,11 +56,16 @@ type Deps struct {
 	Topics    wire.Topics
 	Publisher Publisher
 	Claims    Claims
-	AtOnce    AtOnce // nil answers nothing at once
-	Log       *zap.Logger
-	Registry  prometheus.Registerer
-	Alarms    *alarm.Board     // nil tells nobody
-	Now       func() time.Time // nil is the real clock
+	AtOnce    AtOnce  // nil answers nothing at once
+	Notices   Notices // nil tells nobody how long to wait
+	// Admin measures the queues; nil leaves that out. Give the door one of its
+	// own: a question to a queue that hangs holds up those behind it.
+	Admin    *kafka.Admin
+	Groups   struct{ Robot, Receipts string } // begin the names of the rooms' consumer groups
+	Log      *zap.Logger
+	Registry prometheus.Registerer
+	Alarms   *alarm.Board     // nil tells nobody
+	Now      func() time.Time // nil is the real clock
 }
 
 // Proxy is the room.
@@ -72,6 +78,8 @@ type Proxy struct {
 	m        *metrics
 	out      *outlet
 	server   *run.HTTPServer
+	queues   *queues.Watch // nil: nobody watches
+	ahead    *ahead        // nil: nobody is told
 	watch    *watch
 	trusted  run.Addresses // load balancers whose X-Forwarded-For is believed
 
@@ -106,12 +114,17 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.out = out
+	if p.queues, err = p.newQueues(reg); err != nil {
+		return nil, errors.Join(fmt.Errorf("proxy.queues: %w", err), out.close())
+	}
+	p.ahead = newAhead(cfg.Ahead, p.queues, d.Notices, reg)
 	s, err := run.NewHTTPServer("proxy", cfg.HTTP, p.Handler(), d.Log,
 		run.Strict(func(reason string) { p.m.refused.WithLabelValues("", reason).Inc() }))
 	if err != nil {
 		return nil, errors.Join(err, out.close())
 	}
-	p.out, p.server = out, s
+	p.server = s
 	return p, nil
 }
 
@@ -131,6 +144,9 @@ func (p *Proxy) SetAccounts(accounts []Account) error {
 	}
 	p.watch.keep(m)
 	p.accounts.Store(&m)
+	if p.queues != nil {
+		p.queues.SetAccounts(accountNames(m))
+	}
 	return nil
 }
 
@@ -159,6 +175,9 @@ func (p *Proxy) Run(ctx context.Context) error {
 	replay, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.out.replay(replay) })
+	if p.queues != nil {
+		wg.Go(func() { p.queues.Run(replay) })
+	}
 	wg.Go(func() { run.Every(replay, watchEvery, p.watch.look(p.out)) })
 	err := p.server.Run(ctx)
 	stop()

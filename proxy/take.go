@@ -50,7 +50,7 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	case dedupe.Fresh: // published already, or the next to do
 	case dedupe.Duplicate:
 		p.m.taken.WithLabelValues(a.acc.Name, "duplicate").Inc()
-		p.answer(w, a, c)
+		p.answer(ctx, w, a, c, true)
 		return
 	case dedupe.Unchecked:
 		c.Unchecked = true
@@ -66,7 +66,7 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 	}
 	p.m.taken.WithLabelValues(a.acc.Name, kind).Inc()
 	crash.At("CP4")
-	p.answer(w, a, c)
+	p.answer(ctx, w, a, c, false)
 	crash.At("CP5")
 	p.done(got.Claim)
 }
