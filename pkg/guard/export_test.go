@@ -1,0 +1,52 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"tidegate/pkg/redis"
+)
+
+// TestStore gives tests the single calls that nodes make.
+type TestStore struct {
+	*store
+	p place
+}
+
+// NewTestStore is a node's view of one resource; fenced false takes the check of
+// fences out.
+func NewTestStore(c *redis.Client, cfg Config, key string, fenced bool, clock func() time.Time) TestStore {
+	s := &store{redis: c, scripts: newScripts(fenced), backend: cfg.Backend, cfg: cfg, clock: clock}
+	return TestStore{s, s.placeOf(key, false)}
+}
+
+// Look is one look: what it found, the body, the fence.
+func (s TestStore) Look(ctx context.Context, owner, what string) (found, body string, fence int64, err error) {
+	a, err := s.store.look(ctx, s.p, question{owner: owner, what: what})
+	return a.what, string(a.body), a.fence, err
+}
+
+// Publish is one publication; an empty owner has no lease.
+func (s TestStore) Publish(ctx context.Context, owner string, fence int64, body string) (bool, error) {
+	return s.store.publish(ctx, s.p, owner, fence, []byte(body), 0, false)
+}
+
+// Settle ends a lease with a failure mark.
+func (s TestStore) Settle(ctx context.Context, owner string, fence int64) error {
+	return s.store.settle(ctx, s.p, owner, fence, failedMark, time.Millisecond)
+}
+
+// Invalidate is one invalidation.
+func (s TestStore) Invalidate(ctx context.Context) error {
+	_, err := s.store.invalidate(ctx, s.p, 0)
+	return err
+}
+
+// Keys are the keys of the resource: value, lease, resource.
+func (s TestStore) Keys() []string { return s.store.keys(s.p) }
+
+// Flush flushes now, as the pump does.
+func (g *Guard) Flush(ctx context.Context) { g.flush(ctx) }
+
+// Waiting is the number of callers that wait on this node.
+func (g *Guard) Waiting() int { return g.View().Waiting }
