@@ -2,7 +2,10 @@
 
 package chaos
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestChaos runs the scenarios one after another on the same engines: Apache
 // Kafka, Redis, and the embedded broker as a process of its own. One of them is
@@ -27,8 +30,15 @@ func TestChaos(t *testing.T) {
 		{"Rolling", rolling},
 		{"BothBrokers", bothBrokers},
 	} {
+		if n.skip[s.name] {
+			continue
+		}
+		began := time.Now()
 		if !t.Run(s.name, func(t *testing.T) { s.run(t, e, n) }) {
 			e.mend(t)
+		}
+		if took := time.Since(began); took > 100*time.Millisecond { // what -run leaves out takes no time
+			t.Logf("%s took %.1f s", s.name, took.Seconds())
 		}
 	}
 }

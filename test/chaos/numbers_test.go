@@ -10,7 +10,9 @@ import (
 
 // numbers is how much a run does. Invariants do not depend on it.
 type numbers struct {
-	loss struct { // G1
+	real bool            // the kills of loss, order and repeats hit Apache Kafka
+	skip map[string]bool // what the short form has no time for
+	loss struct {        // G1
 		acts, kills int
 		rate        float64
 	}
@@ -43,8 +45,8 @@ type numbers struct {
 func numbersOf(t *testing.T) numbers {
 	t.Helper()
 	var n numbers
-	n.loss.acts, n.loss.kills, n.loss.rate = 3000, 9, 600
-	n.ack.acts, n.ack.rate, n.ack.kafkaDown, n.ack.kafkaHung = 1000, 1000, 2*time.Second, 2*time.Second
+	n.loss.acts, n.loss.kills, n.loss.rate = 3000, 10, 600
+	n.ack.acts, n.ack.rate, n.ack.kafkaDown, n.ack.kafkaHung = 1000, 1000, time.Second, time.Second
 	n.fsync.acks = 60
 	n.repeats.acts, n.repeats.times, n.repeats.apart = 200, 4, 3*time.Second
 	n.twins.pairs = 100
@@ -53,6 +55,8 @@ func numbersOf(t *testing.T) numbers {
 	n.rolling.rounds, n.rolling.rate = 1, 300
 	n.drain.acts = 300
 	n.alike.acts, n.alike.kills = 600, 2
+	// Both wait seconds for clocks or for a JVM, and CI sees Apache Kafka die in Ack.
+	n.skip = map[string]bool{"Breaks": true, "BothBrokers": true}
 	size := os.Getenv("TIDEGATE_CHAOS")
 	switch size {
 	case "", "short":
@@ -61,6 +65,7 @@ func numbersOf(t *testing.T) numbers {
 	default:
 		t.Fatalf("TIDEGATE_CHAOS=%s: use short, full or soak", size)
 	}
+	n.real, n.skip = true, nil
 	n.loss.acts, n.loss.kills, n.loss.rate = 20_000, 30, 500
 	n.ack.acts, n.ack.kafkaDown, n.ack.kafkaHung = 5000, 60*time.Second, 20*time.Second
 	n.fsync.acks = 200

@@ -42,7 +42,7 @@ func diskFull(t *testing.T, e *engines, n numbers) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	sum := make(chan drive.Sum, 1)
-	rate := w.rate(1000)
+	rate := w.rate(300) // each refusal brings three repeats
 	go func() {
 		sum <- w.drive.Open(ctx, drive.Load{Rate: rate, Dice: w.dice, Act: func(i int) drive.Act {
 			a := crowd(i)
@@ -50,7 +50,7 @@ func diskFull(t *testing.T, e *engines, n numbers) {
 			return a
 		}})
 	}()
-	herd.Wait(t, "load", w.patience(20*time.Second), func() bool { return w.acks() > 100 })
+	herd.Wait(t, "load", w.patience(20*time.Second), func() bool { return w.drive.Acked() > 100 })
 	require.Positive(t, w.waitForWork())
 	w.drive.Begin("broker away, disk filling")
 	w.broker.Kill()

@@ -247,3 +247,6 @@ func (w *world) events() []history.Event {
 
 // ci prints a line that the CI shows.
 func ci(t *testing.T, format string, args ...any) { t.Helper(); t.Logf("CI: "+format, args...) }
+
+// acks is how many deliveries have been acknowledged.
+func (w *world) acks() int64 { return w.drive.Acked() }

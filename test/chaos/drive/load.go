@@ -87,6 +87,8 @@ func (l Load) gap() time.Duration {
 // was acked, and acts until each of his was.
 type Users struct {
 	Count, Each int
+	// Until keeps users who are through going on until it is closed; nil does not.
+	Until <-chan struct{}
 	// Pause lies between a user's acts; zero is as fast as the acks come.
 	Pause time.Duration
 	// Act makes a user's act: user, his number of acks so far, and a number that
@@ -102,7 +104,7 @@ func (d *Driver) Closed(ctx context.Context, u Users) int64 {
 	var n, acked atomic.Int64
 	for user := range u.Count {
 		wg.Go(func() {
-			for done := 0; done < u.Each && ctx.Err() == nil; {
+			for done := 0; u.goOn(done) && ctx.Err() == nil; {
 				if d.Send(context.WithoutCancel(ctx), u.Act(user, done, int(n.Add(1)-1)), time.Time{}) {
 					done++
 					acked.Add(1)
@@ -115,6 +117,21 @@ func (d *Driver) Closed(ctx context.Context, u Users) int64 {
 	}
 	wg.Wait()
 	return acked.Load()
+}
+
+func (u Users) goOn(done int) bool {
+	if done < u.Each {
+		return true
+	}
+	if u.Until == nil {
+		return false
+	}
+	select {
+	case <-u.Until:
+		return false
+	default:
+		return true
+	}
 }
 
 func rest(ctx context.Context, d time.Duration) {

@@ -61,6 +61,17 @@ func (d *Driver) Delivered() int64 {
 	return n
 }
 
+// Acked counts deliveries that were acknowledged in time, of all phases.
+func (d *Driver) Acked() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var n int64
+	for _, p := range d.all {
+		n += p.Acked
+	}
+	return n
+}
+
 func (d *Driver) count(a Answer, e history.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
