@@ -252,4 +252,8 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 	_, err := outhttp.New(outhttp.Options{CAFile: "absent.pem"})
 	require.ErrorContains(t, err, "ca_file")
 	require.ErrorContains(t, outhttp.CheckHeader("Host", "x"), "Host")
+	require.NoError(t, outhttp.CheckHeader("X-Team-1", "x"))
+	for _, name := range []string{"", "X\rA", "X\nA", "X\x10A", "X A", "X_A", "X:A", "X@A", "\u212a"} {
+		require.Error(t, outhttp.CheckHeader(name, "x"), "%q", name)
+	}
 }

@@ -32,7 +32,7 @@ var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection",
 
 // CheckHeader tells whether a header may be set for every call of a use.
 func CheckHeader(name, value string) error {
-	if name == "" || strings.IndexFunc(name, func(c rune) bool { return notHost(c | 0x20) }) >= 0 {
+	if name == "" || strings.IndexFunc(name, notName) >= 0 {
 		return fmt.Errorf("header %.40q: a name has letters, digits and hyphens", name)
 	}
 	for _, o := range ours {
@@ -45,6 +45,8 @@ func CheckHeader(name, value string) error {
 	}
 	return nil
 }
+
+func notName(c rune) bool { return c == '_' || notHost(c) && (c < 'A' || c > 'Z') }
 
 func request(ctx context.Context, r Request, u *url.URL) (*http.Request, error) {
 	method := r.Method
