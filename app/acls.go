@@ -18,9 +18,9 @@ func (c Config) permits(users func(role string) string) []kafka.Permit {
 	t := c.Topics.Names()
 	l.topics("topics", true, t.Prefix+".", "Create", "Describe", "DescribeConfigs")
 
-	// The door watches how deep every queue is.
-	l.topics("proxy", true, t.Prefix+".", "Describe")
-	for _, group := range []string{t.Prefix + ".", c.Robot.Group + ".", c.Receipts.Group} {
+	// The door watches how deep every queue is, and whether its retention is near.
+	l.topics("proxy", true, t.Prefix+".", "Describe", "DescribeConfigs")
+	for _, group := range []string{t.Prefix + ".", wire.RobotGroup(c.Robot.Group, ""), c.Receipts.Group} {
 		l.group("proxy", group, true, "Describe")
 	}
 	l.write("proxy", t.Receipts(), t.Repeats(), t.DeadLetters())
@@ -32,17 +32,19 @@ func (c Config) permits(users func(role string) string) []kafka.Permit {
 		waiting := append([]string{t.Replies(a.Name)}, pushes...)
 		l.write("proxy", t.Callbacks(a.Name))
 		l.read("robot", t.Callbacks(a.Name))
-		l.group("robot", c.Robot.Group+"."+a.Name, false, "Read")
+		l.group("robot", wire.RobotGroup(c.Robot.Group, a.Name), false, "Read")
 		l.write("robot", t.Replies(a.Name))
 		l.read("sender", waiting...)
-		l.group("sender", t.Prefix+".sender."+a.Name+".", true, "Read")
+		for _, lane := range wire.Lanes() {
+			l.group("sender", t.SenderGroup(a.Name, lane), false, "Read")
+		}
 		l.write("sender", pushes...)
 		l.read("receipts", waiting...)
 		l.write("receipts", pushes...)
 	}
 	l.read("receipts", t.Receipts(), t.Repeats())
 	l.group("receipts", c.Receipts.Group, false, "Read")
-	l.group("receipts", c.Receipts.Group+"-queued", false, "Read")
+	l.group("receipts", wire.QueuedGroup(c.Receipts.Group), false, "Read")
 	return l.permits
 }
 

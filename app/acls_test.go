@@ -27,6 +27,7 @@ func TestS84PermitsAreTheLeast(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"tg.card.callbacks", "tg.receipts", "tg.repeats", "tg.deadletters"}, of("proxy", "Write"))
 	require.Empty(t, of("proxy", "Read"), "the door reads nobody's messages")
+	require.Equal(t, []string{"tg."}, of("proxy", "DescribeConfigs"), "the watch over the queues asks for their retention")
 	require.ElementsMatch(t, []string{"tg.card.callbacks", "tg.robot.card"}, of("robot", "Read"))
 	require.ElementsMatch(t, []string{"tg.card.replies", "tg.receipts", "tg.deadletters"}, of("robot", "Write"))
 	require.NotContains(t, of("sender", "Read"), "tg.card.callbacks")
