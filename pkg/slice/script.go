@@ -3,7 +3,7 @@ package slice
 import "tidegate/pkg/redis"
 
 // take: KEYS one hash per level, "<width>:<number of the slice>" -> count.
-// ARGV the time in microseconds or ” for the server's, the cost, then for each
+// ARGV the time in microseconds (empty: the server's), the cost, then for each
 // level: limit (0 none), width in microseconds, slices, mode.
 // Result: {level that refused or 0, microseconds until the cost fits or -1 if it
 // never does, the time, sum of each level…}. The sums are rounded up, with the
