@@ -181,7 +181,7 @@ func (p *Producer) TryPublish(r Record, done func(Record, error)) error {
 	}
 	if !p.line.put(pe) {
 		p.release(pe)
-		err := fault.New(fault.Unavailable, "publish to "+r.Topic, "the producer is closed")
+		err := fault.New(fault.Unavailable, "publish to "+r.Topic, "the producer is closed, or its line is full")
 		p.failed(r.Topic, err)
 		return err
 	}

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // line holds the records of those who must not wait, since sarama's input has no
@@ -44,11 +45,12 @@ func (l *line) close() {
 }
 
 // serveLine hands the records over in their order until the line is closed and
-// empty.
+// empty. A record's patience begins when it was taken: while there is no
+// connection, those at the end of a long line are not told later than the first.
 func (p *Producer) serveLine() {
 	defer close(p.line.empty)
 	for pe := range p.line.in {
-		if err := p.handOver(context.Background(), pe, p.opt.MaxBlock); err != nil && p.release(pe) {
+		if err := p.handOver(context.Background(), pe, p.opt.MaxBlock-time.Since(pe.since)); err != nil && p.release(pe) {
 			p.failed(pe.rec.Topic, err)
 			pe.finish(pe.rec, err)
 		}

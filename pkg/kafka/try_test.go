@@ -39,6 +39,27 @@ func TestTryPublishNeverWaits(t *testing.T) {
 	require.Zero(t, silent.InFlight())
 }
 
+// Without a connection all that TryPublish has taken is refused within one
+// MaxBlock, and not one after the other.
+func TestALongLineIsToldAtOnceThatTheClusterIsAway(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	cfg := kafka.DefaultConfig()
+	cfg.Brokers = []string{ln.Addr().String()}
+	const n, block = 100, 200 * time.Millisecond
+	p := producer(t, cfg, kafka.ProducerOptions{MaxBlock: block})
+	ended := make(chan error, n)
+	began := time.Now()
+	for range n {
+		require.NoError(t, p.TryPublish(kafka.Record{Topic: "t"}, func(_ kafka.Record, err error) { ended <- err }))
+	}
+	for range n {
+		require.Equal(t, fault.Unavailable, fault.KindOf(wait(t, ended, "the refusal")))
+	}
+	require.Less(t, time.Since(began), n*block/4, "each waited for those before it")
+}
+
 // What TryPublish has taken is written before Close returns, and told once.
 func TestCloseWaitsForTheLine(t *testing.T) {
 	cfg := engine(t)
