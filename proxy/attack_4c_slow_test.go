@@ -79,32 +79,39 @@ func (f *fort) served(n, first int) time.Duration {
 	return took[n*99/100]
 }
 
+// bearable is 500 ms, or more where the machine is slow without any attack.
+func (f *fort) bearable() time.Duration {
+	f.t.Helper()
+	return max(500*time.Millisecond, 5*f.served(50, 100000))
+}
+
 func TestS29DrippedHeadersHoldNobodyUp(t *testing.T) {
 	f := newFort(t, wechat.ModeSafe)
+	bearable := f.bearable()
 	const n = 500
 	a := f.attackers(n, func(i int, c net.Conn) {
 		_, _ = io.WriteString(c, "POST /wx/card?signature=x HTTP/1.1\r\nHost: x\r\nX-"+strconv.Itoa(i)+": ")
 		drip(c, 100*time.Millisecond)
 	})
-	require.Less(t, f.served(100, 1), 500*time.Millisecond)
+	require.Less(t, f.served(100, 1), bearable)
 	closedWithin(t, a.conns, 20*time.Second) // the limit is 2 s
 	require.Eventually(t, func() bool { return f.refused()[run.ReasonIncomplete] == n }, 10*time.Second, time.Millisecond, "%v", f.refused())
-	require.Len(t, f.q.callbacks(t), 100)
-	f.served(10, 1000)
+	require.Len(t, f.q.callbacks(t), 150)
 }
 
 func TestS30SlowBodiesAreCut(t *testing.T) {
 	f := newFort(t, wechat.ModeSafe, func(c *proxy.Config, _ *proxy.Account) { c.HTTP.ReadTimeout = 1500 * time.Millisecond })
+	bearable := f.bearable()
 	const n = 200
 	slow := f.attackers(n, func(_ int, c net.Conn) {
 		v, body := f.delivery(text(1, "never whole"))
 		_, _ = io.WriteString(c, rawPost("/wx/card?"+v.Encode(), body)[:300])
 		drip(c, 100*time.Millisecond)
 	})
-	require.Less(t, f.served(50, 10), 500*time.Millisecond)
+	require.Less(t, f.served(50, 10), bearable)
 	closedWithin(t, slow.conns, 20*time.Second)
 	require.Equal(t, float64(n), f.refused()["read"])
-	require.Len(t, f.q.callbacks(t), 50, "nothing of a body that did not end")
+	require.Len(t, f.q.callbacks(t), 100, "nothing of a body that did not end")
 }
 
 // Who reads no answers gets as many as the buffers on the way hold. Then the
