@@ -47,6 +47,23 @@ func TestASignedTextHasOneBodyOnEveryNode(t *testing.T) {
 	require.Equal(t, dedupe.NonceFirst, two.Nonce(ctx, nonce("n2", "b")))
 }
 
+// The reply to a forgery's claim is lost and asked for again: the claim that is
+// found then is its own, and is given back as well.
+func TestAForgeryLeavesNoClaimBehindALostReply(t *testing.T) {
+	p, err := redismem.StartProxy(engine(t))
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	c := open(t, p.Addr())
+	one, two := dedupe.New(c, patient()), dedupe.New(c, patient())
+	require.Equal(t, dedupe.NonceFirst, one.Nonce(t.Context(), nonce("n", "a")))
+	p.SwallowReplies("nx", 1)
+	_, _, used := two.ClaimWithNonce(t.Context(), "b", nonce("n", "b"))
+	require.Equal(t, dedupe.NonceReused, used)
+	require.Equal(t, 1, p.Swallowed(), "the fault happened")
+	v, _ := one.Claim(t.Context(), "b")
+	require.Equal(t, dedupe.Fresh, v)
+}
+
 // A delivery that failed and comes again with the same text is worked.
 func TestARepeatedNonceDoesNotSwallowARetry(t *testing.T) {
 	s := dedupe.New(open(t, engine(t)), patient())

@@ -113,7 +113,7 @@ func (s *Store) unstarted(ctx context.Context, c *Claim, n *Nonce, known NonceVe
 func (s *Store) conclude(ctx context.Context, c *Claim, n *Nonce, known NonceVerdict, mark, used redis.Setting) Claimed {
 	if n != nil {
 		if known = s.judge(*n, known, used, used.Err); known == NonceReused {
-			if mark.Set || mark.Err != nil {
+			if won(mark, c.mark) || mark.Err != nil {
 				c.own = true
 				s.stats.lost("nonce_release", c.Release(ctx))
 			}
