@@ -28,11 +28,20 @@ func (b *budget) bounded() context.Context {
 	return b.real
 }
 
-// release gives back what was made.
+// release gives back what was made, and makes nothing.
 func (b *budget) release() {
-	b.once.Do(func() { b.real, b.cancel = context.WithCancel(b.Context) })
-	b.cancel()
+	b.once.Do(func() { b.real = over })
+	if b.cancel != nil {
+		b.cancel()
+	}
 }
+
+// over is the context of a callback that has been answered.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // Deadline and the rest are context.Context.
 func (b *budget) Deadline() (time.Time, bool) { return b.end, true }
