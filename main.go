@@ -53,6 +53,7 @@ type cli struct {
 	OpsKey   opsKeyCmd   `cmd:"" help:"Make a key for the operations listener (metrics, /ops/v1/, profiles) and show what to configure."`
 	Report   reportCmd   `cmd:"" help:"Reports about messages."`
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
+	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`
 	Version  versionCmd  `cmd:"" help:"Print version and build."`
 }
@@ -194,6 +195,22 @@ type spoolDrainCmd struct {
 
 func (c spoolDrainCmd) Run(ctx context.Context) error {
 	return app.SpoolDrain(ctx, c.source(), c.Dir, os.Stdout)
+}
+
+type queuesCmd struct {
+	roleCmd
+	Ops     string `help:"Operations listener of a proxy; without it ops.addr of --config, or 127.0.0.1:9100."`
+	Key     string `help:"Key of the listener with the scope read, if it has keys; file:PATH reads it from a file." env:"TIDEGATE_OPS_KEY"`
+	Account string `help:"Only this account, and what all accounts share."`
+	Watch   bool   `help:"Redraw each second, also where the output is no terminal." xor:"how"`
+	Once    bool   `help:"Print one table and end, also on a terminal." xor:"how"`
+	All     bool   `help:"Show every partition, not only those that stand out."`
+	JSON    bool   `help:"Print the answer as JSON."`
+}
+
+func (c queuesCmd) Run(ctx context.Context) error {
+	return app.Queues(ctx, app.QueuesOptions{Source: c.source(), Ops: c.Ops, Key: c.Key, Account: c.Account,
+		Watch: c.Watch, Once: c.Once, All: c.All, JSON: c.JSON, Out: os.Stdout})
 }
 
 type repeatsCmd struct {

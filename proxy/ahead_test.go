@@ -351,3 +351,20 @@ func sameAs(t *testing.T, sim *wechatsim.Sim) string {
 	require.FailNow(t, "none of 100 followers")
 	return ""
 }
+
+// The watch follows the accounts of a reload, and the endpoint is the room's.
+func TestQueuesFollowTheAccounts(t *testing.T) {
+	l := newLine(t, wechat.ModePlain, nil)
+	shown := func() string {
+		require.NoError(t, l.p.CheckQueues(t.Context()))
+		rec := httptest.NewRecorder()
+		l.p.Queues().ServeHTTP(rec, httptest.NewRequest("GET", "/ops/v1/queues", nil))
+		return rec.Body.String()
+	}
+	require.Contains(t, shown(), `"account":"card"`)
+	other := account(wechat.ModePlain)
+	other.Name = "loan"
+	require.NoError(t, l.p.SetAccounts(one(other)))
+	require.Contains(t, shown(), `"account":"loan"`)
+	require.NotContains(t, shown(), `"account":"card"`)
+}
