@@ -63,7 +63,7 @@ type judge struct {
 	held     latch
 	spoolBig bool
 	redis    latch
-	doubt    int64     // callbacks taken unchecked since one was last checked
+	doubt    int64     // callbacks taken unchecked since most were last checked
 	askedAt  time.Time // when Redis was last asked
 	accounts map[string]*pulse
 	refused  map[string]*latch
@@ -140,23 +140,23 @@ func (j *judge) kafkaAway(s sample) verdict {
 	}, j.kafka.set(s.at, s.broken > 0, kafkaAfter, overAfter)}
 }
 
-// uncheckedClaims fires when one callback after the other is taken without a
-// claim. Without callbacks nothing is known; after a while it is over then.
+// uncheckedClaims fires when most callbacks are taken without a claim, second
+// after second. Without callbacks nothing is known; after a while it is over then.
 func (j *judge) uncheckedClaims(s sample) verdict {
 	unchecked, checked := s.unchecked-j.last.unchecked, s.checked-j.last.checked
 	if unchecked+checked > 0 || j.askedAt.IsZero() {
 		j.askedAt = s.at
 	}
 	switch {
-	case unchecked > 0:
+	case unchecked > checked:
 		j.doubt += unchecked
 	case checked > 0, s.at.Sub(j.askedAt) >= silence:
 		j.doubt = 0
 	}
 	return verdict{alarm.Alarm{
 		Name: alarmUnchecked, Severity: alarm.Warning,
-		Text:   fmt.Sprintf("Redis does not answer: %d callbacks in a row were taken without looking for duplicates; they are worked once all the same, at more cost", j.doubt),
-		TextZH: fmt.Sprintf("Redis 无应答：已连续 %d 条回调未经去重即接收；后续环节仍会去重，但成本更高", j.doubt),
+		Text:   fmt.Sprintf("Redis does not answer: %d callbacks so far were taken without looking for duplicates; they are worked once all the same, at more cost", j.doubt),
+		TextZH: fmt.Sprintf("Redis 无应答：已有 %d 条回调未经去重即接收；后续环节仍会去重，但成本更高", j.doubt),
 	}, j.redis.set(s.at, j.doubt >= 3, uncheckedAfter, overAfter)}
 }
 

@@ -105,6 +105,7 @@ func TestUncheckedClaims(t *testing.T) {
 	require.Empty(t, x.pass(6, asked(0, 9)))
 	require.Equal(t, []string{alarmUnchecked}, x.pass(4, asked(9, 0)))
 	require.Empty(t, x.pass(40, nil), "after half a minute of silence it is over")
+	require.Empty(t, x.pass(60, asked(2, 500)), "a claim now and then that was too slow is no outage")
 }
 
 // WeChat pauses an account whose answers fail: callbacks fail, then none come.
@@ -117,6 +118,19 @@ func TestSilenceAfterFailuresIsSuspicious(t *testing.T) {
 	require.Equal(t, []string{alarmMarkFail}, x.callbacks(600, 0, 0), "it does not end by itself")
 	require.Equal(t, []string{alarmMarkFail}, x.callbacks(1, 4, 0))
 	require.Empty(t, x.callbacks(1, 4, 0))
+}
+
+// At night an account gets one callback in ten seconds: that is no pause.
+func TestAnAccountThatIsBackAndQuietIsNotSuspected(t *testing.T) {
+	x := newSeconds(t)
+	x.callbacks(120, 3, 0)
+	x.callbacks(10, 3, 3)
+	require.Equal(t, []string{alarmMarkFail}, x.callbacks(120, 0, 0))
+	for range 5 {
+		require.Equal(t, []string{alarmMarkFail}, x.callbacks(1, 1, 0))
+		x.callbacks(9, 0, 0)
+	}
+	require.Empty(t, x.callbacks(1, 1, 0))
 }
 
 func TestSilenceThatIsNotSuspicious(t *testing.T) {

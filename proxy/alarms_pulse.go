@@ -10,7 +10,8 @@ const (
 	busyCount  = 60 // callbacks in busyBeats: one a second
 	nearZero   = 2  // callbacks in quietBeats
 	backBeats  = 10
-	backCount  = 5 // callbacks in backBeats end the suspicion
+	backCount  = 5 // callbacks in backBeats end the suspicion …
+	slowCount  = 6 // … and so do these in quietBeats, at an account that has become quiet
 )
 
 // pulse remembers how callbacks came. The newest beat is the last.
@@ -27,7 +28,7 @@ func (p *pulse) beat(seen, failed int64) bool {
 	p.seen[pulseBeats-1], p.failed[pulseBeats-1] = seen, failed
 	switch {
 	case p.suspicious:
-		p.suspicious = sum(p.seen[pulseBeats-backBeats:]) < backCount
+		p.suspicious = sum(p.seen[pulseBeats-backBeats:]) < backCount && sum(p.seen[pulseBeats-quietBeats:]) < slowCount
 	case sum(p.seen[pulseBeats-quietBeats:]) <= nearZero && sum(p.failed[:]) > 0:
 		p.peak = busiest(p.seen[:pulseBeats-quietBeats])
 		p.suspicious = p.peak >= busyCount
