@@ -254,6 +254,7 @@ func TestS14UnknownAccountsAreAllTheSame(t *testing.T) {
 		require.NoError(t, err)
 		b, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
 		times[near] = append(times[near], time.Since(began))
 		answers[fmt.Sprint(res.StatusCode, string(b), res.Header.Get("Content-Type"))] = true
 	}

@@ -73,7 +73,7 @@ func (b *batcher) put(q *question) {
 	b.out = true
 	b.mu.Unlock()
 	if idle {
-		go b.work() //nolint:gosec // it serves other callers too, so no caller may end it
+		go b.work() // it serves other callers too, so no caller may end it
 	}
 }
 

@@ -28,8 +28,8 @@ func TestAddresses(t *testing.T) {
 	require.False(t, a.Has(netip.Addr{}))
 	require.True(t, addresses(t).None())
 	require.False(t, addresses(t).Has(netip.MustParseAddr("127.0.0.1")))
-	any := addresses(t, "any")
-	require.True(t, any.Any() && any.Has(netip.Addr{}) && !any.None())
+	every := addresses(t, "any")
+	require.True(t, every.Any() && every.Has(netip.Addr{}) && !every.None())
 	for _, bad := range []string{"10.0.0.0/33", "localhost", "", "10.0.0.1-10.0.0.9", "*", "::ffff:10.0.0.0/104", "0x7f.1"} {
 		_, err := run.ParseAddresses([]string{bad})
 		require.ErrorContains(t, err, "no address range", bad)
