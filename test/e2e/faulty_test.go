@@ -51,8 +51,8 @@ func TestFaultyRobots(t *testing.T) {
 	core := newBusiness(t, normal)
 	w := newBareWorld(t, shape{
 		partitions: faultyPartitions, proxies: 1, robots: 4, senders: 1, receiptsWorkers: 1, followers: 240, rules: faultyRules,
-		more: fmt.Sprintf("robot: {stalled_after: %s, give_up_after: 2s, backends: [{name: core, base_url: %q, timeout: 10s, rate: 1000, burst: 100, concurrency: 200}]}\n",
-			stalledAfter, core.url),
+		more: fmt.Sprintf("robot: {stalled_after: %s, give_up_after: 2s, backends: [{name: core, base_url: %q, timeout: 10s, rate: 1000, burst: 100, concurrency: 200}]}\n"+
+			"proxy: {queues: {poll: 500ms, window: 9s, warn_depth: 30, max_depth: 40}}\n", stalledAfter, core.url),
 	})
 	w.command("topics", "--config", w.file)
 	w.key = w.makeKey()
@@ -66,10 +66,14 @@ func TestFaultyRobots(t *testing.T) {
 		_, err := w.sim.Load(ctx, wechatsim.LoadSpec{Rate: 100, For: time.Hour, Loop: wechatsim.LoopClosed, LoseAckShare: 0.01})
 		talked <- err
 	}()
-	w.wait("the first replies", func() bool { return w.sim.Verdict(0).Replies.Answered >= 200 })
+	w.wait("replies without a backlog", func() bool { // what came while the rooms found each other is worked off
+		v := w.sim.Verdict(0)
+		return v.Replies.Answered >= 200 && inFlight(v) <= 60
+	})
 	calm := phase{from: w.sim.Journal().Now()}
-	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 300)
+	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 200)
 	calm.to = w.sim.Journal().Now()
+	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 100) // what was sent in calm is answered in calm
 
 	killed := w.killed(g)
 	hung := w.livelocked(g)
@@ -89,11 +93,12 @@ func TestFaultyRobots(t *testing.T) {
 		r := w.replyTimes(f.phase)
 		require.LessOrEqual(t, p99(r.others), 2*p99(before.others)+3*time.Second, "%s: users of the other partitions", f.what)
 		require.LessOrEqual(t, worst(r.moved), f.within+10*time.Second, "%s: users of its partitions", f.what)
-		ci(t, "%s: %d of 12 partitions moved, to the 3 others, after %.1f s, the other %d stayed; replies to %d messages of their users p99 %s (%s in calm), of the moved ones' %d worst %s; %s",
-			f.what, len(f.moved), f.took.Seconds(), faultyPartitions-len(f.moved), len(r.others), p99(r.others), p99(before.others), len(r.moved), worst(r.moved), f.alarm)
+		ci(t, "%s: %d of 12 partitions moved, to the 3 others, after %.1f s, the other %d stayed; replies to %d messages of their users p99 %s (%s in calm), of the moved ones' %d worst %s; alarms of the door %s, all resolved; %s",
+			f.what, len(f.moved), f.took.Seconds(), faultyPartitions-len(f.moved), len(r.others), p99(r.others), p99(before.others), len(r.moved), worst(r.moved), f.queues, f.alarm)
 	}
 	r := w.replyTimes(slowed.phase)
-	ci(t, "%s: 0 of 12 partitions moved, 0 rebalances, 0 alarms of robots; %d messages meanwhile, replies p99 %s", slowed.what, len(r.others), p99(r.others))
+	ci(t, "%s: 0 of 12 partitions moved, 0 rebalances, 0 alarms of robots; alarms of the door %s, all resolved; %d messages meanwhile, replies p99 %s",
+		slowed.what, slowed.queues, len(r.others), p99(r.others))
 	ci(t, "faulty robots: %d callbacks acked, %d answered, lost 0, doubled 0, out of order 0; %d callbacks worked again, letters published again by the woken robot %d",
 		v.Callbacks.Acked, v.Replies.Answered, core.again(), again)
 }
@@ -106,22 +111,25 @@ type fault struct {
 	within time.Duration // in which that had to be
 	at     time.Time     // when the process was woken
 	alarm  string
+	queues told // what the door's watch over the queues said
 }
 
 // hit begins a phase with a fault and follows it until the partitions of the
 // process have moved and a little more of the load has passed.
-func (w *world) hit(g *group, name string, within time.Duration, do func()) fault {
+func (w *world) hit(g *group, name string, within time.Duration, seen told, do func()) fault {
 	w.t.Helper()
 	before := g.await(fourRobots...)
-	f := fault{within: within, phase: phase{from: w.sim.Journal().Now()}}
-	began := time.Now()
 	do()
+	began := time.Now()
+	f := fault{within: within, phase: phase{from: w.sim.Journal().Now()}}
 	after := g.await(without(name)...)
 	f.took = time.Since(began)
 	f.moved = g.moved(before, after, name)
 	require.LessOrEqual(w.t, f.took, within)
-	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 200)
+	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 100)
 	f.to = w.sim.Journal().Now()
+	f.queues = w.quiet().since(seen)
+	f.queues.requireOf(w.t, f.moved)
 	return f
 }
 
@@ -135,7 +143,7 @@ func (w *world) atWork(p *herd.Process) {
 func (w *world) killed(g *group) fault {
 	w.t.Helper()
 	p := w.parts["robot0"]
-	f := w.hit(g, p.Name, sessionTimeout+6*time.Second, func() { w.atWork(p); p.Kill() })
+	f := w.hit(g, p.Name, sessionTimeout+6*time.Second, w.quiet(), func() { w.atWork(p); p.Kill() })
 	f.what, f.alarm = "kill -9", "its session of 6 s ended"
 	require.Greater(w.t, f.took, sessionTimeout/2, "the group cannot have known so soon: was it killed?")
 	p.Restart()
@@ -147,19 +155,19 @@ func (w *world) killed(g *group) fault {
 func (w *world) livelocked(g *group) fault {
 	w.t.Helper()
 	p := w.parts["robot1"]
+	seen := w.quiet()
 	p.Terminate()
 	path, err := builds.Make(".", "crash")
 	require.NoError(w.t, err)
 	spec := p.Spec
 	spec.Path, spec.Env, spec.AnyExit = path, []string{"TIDEGATE_LIVELOCK=CP8:60"}, true
 	sick := w.herd.Start(spec)
-	g.await(fourRobots...)
-	held := func() bool {
-		text, err := os.ReadFile(filepath.Join(w.herd.Dir, p.Name+".log"))
-		return err == nil && strings.Contains(string(text), "held at CP8")
-	}
-	w.wait("the livelock", held)
-	f := w.hit(g, p.Name, stalledAfter+8*time.Second, func() {})
+	f := w.hit(g, p.Name, stalledAfter+8*time.Second, seen, func() {
+		w.wait("the livelock", func() bool {
+			text, err := os.ReadFile(filepath.Join(w.herd.Dir, p.Name+".log"))
+			return err == nil && strings.Contains(string(text), "held at CP8")
+		})
+	})
 	require.Greater(w.t, f.took, sessionTimeout, "only heartbeats keep a member for longer than its session")
 	w.wait("the process to end", func() bool { return !sick.Running() })
 	require.Equal(w.t, 1, w.logged(p.Name, "handlers show no sign of life, leaving the group so that others work its partitions"))
@@ -177,7 +185,7 @@ func (w *world) stoppedAndWoken(g *group, core *business) fault {
 	w.t.Helper()
 	p := w.parts["robot2"]
 	again := core.again()
-	f := w.hit(g, p.Name, sessionTimeout+6*time.Second, func() { w.atWork(p); p.Pause() })
+	f := w.hit(g, p.Name, sessionTimeout+6*time.Second, w.quiet(), func() { w.atWork(p); p.Pause() })
 	f.what, f.at = "SIGSTOP", time.Now()
 	require.Greater(w.t, core.again(), again, "it must have been stopped with work in hand, which others did again")
 	p.Resume()
@@ -200,7 +208,16 @@ func (w *world) allSlow(g *group, core *business) fault {
 		}
 		return rebalances, stalls, firing
 	}
+	seen := w.quiet()
 	r0, s0, _ := counts()
+	still := time.Now()
+	w.wait("every robot to have counted the last rebalance", func() bool {
+		r, s, _ := counts()
+		if r != r0 || s != s0 {
+			r0, s0, still = r, s, time.Now()
+		}
+		return time.Since(still) > time.Second
+	})
 	f := fault{what: fmt.Sprintf("all back ends take %s (stalled_after %s)", slow, stalledAfter), phase: phase{from: w.sim.Journal().Now()}}
 	core.takes.Store(int64(slow))
 	herd.Wait(w.t, "slow answers", 30*time.Second, func() bool { return core.slow.Load() >= 200 })
@@ -211,6 +228,9 @@ func (w *world) allSlow(g *group, core *business) fault {
 	require.Zero(w.t, firing, "alarms of robots")
 	core.takes.Store(int64(normal))
 	f.to = w.sim.Journal().Now()
+	f.queues = w.quiet().since(seen)
+	require.Equal(w.t, 1, f.queues["queue_overload callbacks card"], "one alarm for all: %v", f.queues)
+	require.NotContains(w.t, f.queues.String(), "queue_faulty", "nobody is at fault")
 	return f
 }
 

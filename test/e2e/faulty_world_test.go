@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -275,4 +277,64 @@ func (w *world) requireAlarm(name, alarm string) {
 	w.t.Helper()
 	w.wait(name+" to resolve "+alarm, func() bool { return w.logged(name, "alarm resolved", "alarm", alarm) == 1 })
 	require.Equal(w.t, 1, w.logged(name, "alarm", "alarm", alarm))
+}
+
+// told counts the alarms of the door's watch over the callbacks, by name and
+// subject.
+type told map[string]int
+
+func (w *world) told(msg string) told {
+	w.t.Helper()
+	out := told{}
+	text, err := os.ReadFile(filepath.Join(w.herd.Dir, "proxy0.log"))
+	require.NoError(w.t, err)
+	for line := range strings.Lines(string(text)) {
+		var l struct{ Msg, Alarm, Subject string }
+		if json.Unmarshal([]byte(line), &l) == nil && l.Msg == msg && strings.HasPrefix(l.Alarm, "queue_") && strings.HasPrefix(l.Subject, "callbacks ") {
+			out[l.Alarm+" "+l.Subject]++
+		}
+	}
+	return out
+}
+
+func (a told) since(before told) told {
+	out := told{}
+	for k, n := range a {
+		if n > before[k] {
+			out[k] = n - before[k]
+		}
+	}
+	return out
+}
+
+func (a told) String() string {
+	keys := slices.Sorted(maps.Keys(a))
+	for i, k := range keys {
+		keys[i] = fmt.Sprintf("%s x%d", k, a[k])
+	}
+	return "[" + strings.Join(keys, ", ") + "]"
+}
+
+// requireOf demands that the watch has named partitions of the faulty robot and
+// no others, and no overload.
+func (a told) requireOf(t *testing.T, moved map[int32]bool) {
+	t.Helper()
+	require.NotEmpty(t, a, "the watch over the queues must have noticed")
+	for k := range a {
+		_, partition, ok := strings.Cut(k, "/")
+		p, err := strconv.ParseInt(partition, 10, 32)
+		require.True(t, ok && err == nil, "an alarm for the whole queue: %s", k)
+		require.True(t, moved[int32(p)], "an alarm for a partition of a sound robot: %s", k)
+	}
+}
+
+// quiet waits until what the door has told about the callbacks is resolved, and
+// gives it.
+func (w *world) quiet() (all told) {
+	w.t.Helper()
+	w.wait("the door's alarms to be resolved", func() bool {
+		all = w.told("alarm")
+		return maps.Equal(all, w.told("alarm resolved"))
+	})
+	return all
 }
