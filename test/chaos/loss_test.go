@@ -31,9 +31,14 @@ func loss(t *testing.T, e *engines, n numbers) {
 	stop()
 	s := <-sum
 	require.Zero(t, s.Skipped, "the driver could not keep its plan")
-	v := w.verify(w.killing())
-	ci(t, "G1 %s: %d callbacks at %.0f/s, %s: acked %d, lost %d; in the log twice or more %d, invented %d; given up by WeChat %d",
-		w.brokerName(), s.Offered, rate, k, v.acked, v.lost, v.repeated, v.invented, s.GivenUp)
+	v := w.judge(w.killing())
+	// A user moves when his door dies; what that one had in its spool comes later
+	// (D12). What one door has acknowledged it hands on in order all the same.
+	require.Zero(t, v.sameDoor, "inversions of callbacks that one door took")
+	delete(v.Found, "inversion")
+	v.demand(t)
+	ci(t, "G1 %s: %d callbacks at %.0f/s, %s: acked %d, lost %d; in the log twice or more %d, invented %d; given up by WeChat %d; inversions by one door %d, over doors %d (users move from a door that dies)",
+		w.brokerName(), s.Offered, rate, k, v.acked, v.lost, v.repeated, v.invented, s.GivenUp, v.sameDoor, v.inversions)
 }
 
 // brokerOf is Apache Kafka, except in the short runs, which could not wait for
@@ -145,9 +150,16 @@ func (w *world) goOn(n int64) {
 	herd.Wait(w.t, "service to go on", w.patience(30*time.Second), func() bool { return w.drive.Delivered() >= want || time.Now().After(until) })
 }
 
-// killing is what a run with kills allows: a delivery to a process that dies has
-// no answer; what was in the
-// log and not yet answered is there twice.
+// busy is what a run allows that does not measure answers: the driver itself may
+// be late, and a record that the queue took too slowly is in the log twice.
+func (w *world) busy() check.Options {
+	return check.Options{Doubles: true, AckLimit: 15 * time.Second, SettleLimit: w.patience(time.Minute)}
+}
+
+// killing is what a run with kills allows as well: a delivery to a process that
+// dies has no answer.
 func (w *world) killing() check.Options {
-	return check.Options{Silence: true, Doubles: true, SettleLimit: w.patience(time.Minute)}
+	o := w.busy()
+	o.Silence = true
+	return o
 }

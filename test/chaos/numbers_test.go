@@ -54,7 +54,7 @@ func numbersOf(t *testing.T) numbers {
 	n.full.disk, n.full.body = 8<<20, 4000
 	n.rolling.rounds, n.rolling.rate = 1, 300
 	n.drain.acts = 300
-	n.alike.acts, n.alike.kills = 600, 2
+	n.alike.acts, n.alike.kills = 600, 1
 	// Both wait seconds for clocks or for a JVM, and CI sees Apache Kafka die in Ack.
 	n.skip = map[string]bool{"Breaks": true, "BothBrokers": true}
 	size := os.Getenv("TIDEGATE_CHAOS")
@@ -75,7 +75,7 @@ func numbersOf(t *testing.T) numbers {
 	n.full.disk, n.full.body = 64<<20, 12_000
 	n.rolling.rounds, n.rolling.rate = 2, 500
 	n.drain.acts = 3000
-	n.alike.acts, n.alike.kills = 3000, 3
+	n.alike.acts, n.alike.kills = 2000, 1
 	if size == "full" {
 		return n
 	}

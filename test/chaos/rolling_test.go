@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tidegate/test/chaos/check"
 	"tidegate/test/chaos/drive"
 	"tidegate/test/chaos/herd"
 )
@@ -42,7 +41,7 @@ func rolling(t *testing.T, e *engines, n numbers) {
 	s := <-sum
 	require.Zero(t, s.Skipped)
 	require.Less(t, slowest, 15*time.Second, "a clean stop")
-	v := w.verify(check.Options{SettleLimit: w.patience(time.Minute)})
+	v := w.verify(w.busy())
 	for _, p := range w.drive.Phases() {
 		require.Zero(t, p.NotAcked(), "%s: %s", p.Name, p.Bad)
 	}
@@ -74,7 +73,7 @@ func bothBrokers(t *testing.T, e *engines, n numbers) {
 			s := <-sum
 			require.Zero(t, s.Skipped)
 			require.Positive(t, inFlight)
-			v := w.verify(check.Options{Doubles: true, SettleLimit: w.patience(time.Minute)})
+			v := w.verify(w.busy())
 			require.EqualValues(t, s.Acked, v.acked)
 			ci(t, "both brokers: %s, %d kill -9 (%d in flight): acked %d of %d, lost %d, out of order %d, in the log twice %d", w.brokerName(), n.alike.kills, inFlight, v.acked, s.Offered, v.lost, v.inversions, v.repeated)
 		})

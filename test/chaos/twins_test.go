@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tidegate/test/chaos/check"
 	"tidegate/test/chaos/drive"
 )
 
@@ -35,7 +34,7 @@ func twins(t *testing.T, e *engines, n numbers) {
 		}
 	}
 	wg.Wait()
-	v := w.verify(check.Options{})
+	v := w.verify(w.busy())
 	require.EqualValues(t, 2*n.twins.pairs, v.acked)
 	require.EqualValues(t, 2*n.twins.pairs, v.logged)
 	ci(t, "G5 %d pairs that differ in account, openid, event, key, second or MsgId alone: acked %d, in the log %d, dropped %d", n.twins.pairs, v.acked, v.logged, v.lost)

@@ -8,21 +8,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidegate/test/chaos/check"
+	"tidegate/test/chaos/history"
 )
 
 // verdict is what the checker finds in the history, in few numbers.
 type verdict struct {
 	*check.Report
 	acked, lost, inversions, repeated, invented, logged int
+
+	// sameDoor counts inversions between callbacks that one door has acknowledged.
+	sameDoor int
 }
 
 // judge reads the log of Kafka and checks the whole history.
 func (w *world) judge(o check.Options) verdict {
 	w.t.Helper()
-	r := check.Check(w.events(), o)
+	events := w.events()
+	r := check.Check(events, o)
 	return verdict{
 		Report: r, acked: r.Acked, lost: r.Found["lost"], inversions: r.Found["inversion"],
 		repeated: r.Doubled, invented: r.Found["invented"], logged: r.Records - r.Doubled,
+		sameDoor: inversionsOfOneDoor(events),
 	}
 }
 
@@ -48,4 +54,58 @@ func (v verdict) demand(t *testing.T) {
 	}
 	require.Empty(t, v.Found, "broken promises by kind")
 	require.Positive(t, v.acked)
+}
+
+// taken is what became of a callback.
+type taken struct {
+	user         string
+	sent, acked  int64
+	door         string
+	acks, logged bool
+}
+
+// inversionsOfOneDoor counts callbacks that were acknowledged by a door before
+// another one of their user was sent to it, and are in the log after that one.
+func inversionsOfOneDoor(events []history.Event) (n int) {
+	of := map[string]*taken{}
+	newest := map[string]*taken{} // by user and door: the one that was sent last, of those in the log so far
+	for _, e := range events {
+		c := of[e.Token]
+		switch {
+		case e.Kind == history.Invoke && c == nil:
+			of[e.Token] = &taken{user: e.Account + " " + e.OpenID, sent: e.At}
+		case e.Kind == history.OK && c != nil && !c.acks:
+			c.acks, c.acked, c.door = true, e.At, e.Node
+		case e.Kind == history.Logged && c != nil && c.acks && !c.logged:
+			c.logged = true // the log is read when everything was sent, each partition in its order
+			key := c.user + " " + c.door
+			if before := newest[key]; before != nil && c.acked < before.sent {
+				n++
+			}
+			if before := newest[key]; before == nil || c.sent > before.sent {
+				newest[key] = c
+			}
+		}
+	}
+	return n
+}
+
+// The count itself sees an inversion, and only of one door.
+func TestInversionsOfOneDoor(t *testing.T) {
+	event := func(at int64, k history.Kind, token, node string) history.Event {
+		return history.Event{At: at, Kind: k, Token: token, Account: "a", OpenID: "o", Node: node}
+	}
+	story := func(second string, log ...string) []history.Event {
+		out := []history.Event{
+			event(1, history.Invoke, "1", "x"), event(2, history.OK, "1", "x"),
+			event(3, history.Invoke, "2", second), event(4, history.OK, "2", second),
+		}
+		for i, token := range log {
+			out = append(out, event(int64(5+i), history.Logged, token, "kafka"))
+		}
+		return out
+	}
+	require.Zero(t, inversionsOfOneDoor(story("x", "1", "2", "1")))
+	require.Equal(t, 1, inversionsOfOneDoor(story("x", "2", "1", "2")))
+	require.Zero(t, inversionsOfOneDoor(story("y", "2", "1")))
 }

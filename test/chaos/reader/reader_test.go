@@ -1,0 +1,112 @@
+package reader_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/kafka/kafkamem"
+	"tidegate/pkg/wire"
+	"tidegate/test/chaos/check"
+	"tidegate/test/chaos/drive"
+	"tidegate/test/chaos/history"
+	"tidegate/test/chaos/reader"
+)
+
+type queue struct {
+	t    *testing.T
+	addr string
+	prod *kafka.Producer
+}
+
+// newQueue is a broker with the topic of an account.
+func newQueue(t *testing.T, topic string) *queue {
+	t.Helper()
+	b, err := kafkamem.Start(kafkamem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	cfg := kafka.DefaultConfig()
+	cfg.Brokers = []string{b.Addr()}
+	a, err := kafka.NewAdmin(cfg)
+	require.NoError(t, err)
+	_, err = a.EnsureTopics(t.Context(), []kafka.TopicSpec{{Name: topic, Partitions: 4, Replication: 1, MinInsync: 1, Retention: time.Hour}})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{}, zap.NewNop(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, p.Close(ctx))
+	})
+	return &queue{t: t, addr: b.Addr(), prod: p}
+}
+
+func (q *queue) publish(topic, openid, body string) {
+	q.t.Helper()
+	key, value, headers, err := wire.Encode(&wire.Callback{ID: "1", Account: "card", OpenID: openid, Body: []byte(body)})
+	require.NoError(q.t, err)
+	_, err = q.prod.Publish(q.t.Context(), kafka.Record{Topic: topic, Key: key, Value: value, Headers: headers})
+	require.NoError(q.t, err)
+}
+
+// The whole log is in the history, each partition in its order: the checker
+// finds no hole in it.
+func TestCallbacks(t *testing.T) {
+	const topic, n = "t.card.callbacks", 500
+	q := newQueue(t, topic)
+	for i := range n {
+		q.publish(topic, fmt.Sprint("o", i%50), "<xml>"+drive.Mark("run", i)+"</xml>")
+	}
+	file := filepath.Join(t.TempDir(), "history")
+	w, err := history.Create(file, time.Now())
+	require.NoError(t, err)
+	got, err := reader.Callbacks(t.Context(), q.addr, []string{topic, "t.none.callbacks"}, w)
+	require.NoError(t, err)
+	require.Equal(t, n, got)
+	require.NoError(t, w.Close())
+	events, err := history.Read(file)
+	require.NoError(t, err)
+	tokens := map[string]bool{}
+	for _, e := range events {
+		require.Equal(t, history.Logged, e.Kind)
+		require.Equal(t, e.OpenID, e.Key)
+		tokens[e.Token] = true
+	}
+	require.Len(t, tokens, n)
+	found := check.Check(events, check.Options{}).Found
+	require.Equal(t, n, found["invented"], "nobody has caused them here")
+	require.Zero(t, found["poll skip"]+found["nonmonotonic poll"]+found["broken history"])
+}
+
+// What is not of the run, or no letter at all, is an error and no gap.
+func TestCallbacksRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, want string
+	}{
+		"no mark":   {"<xml>hello</xml>", "carries no mark"},
+		"no letter": {"", "is no letter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const topic = "t.card.callbacks"
+			q := newQueue(t, topic)
+			if c.body != "" {
+				q.publish(topic, "o", c.body)
+			} else {
+				_, err := q.prod.Publish(t.Context(), kafka.Record{Topic: topic, Key: []byte("o"), Value: []byte("hello")})
+				require.NoError(t, err)
+			}
+			w, err := history.Create(filepath.Join(t.TempDir(), "history"), time.Now())
+			require.NoError(t, err)
+			_, err = reader.Callbacks(t.Context(), q.addr, []string{topic}, w)
+			require.ErrorContains(t, err, c.want)
+			require.NoError(t, w.Close())
+		})
+	}
+}
