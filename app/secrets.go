@@ -77,13 +77,15 @@ func secretNames(t reflect.Type) map[string]bool {
 // stands in the document itself.
 func secretsIn(n *yaml.Node, names map[string]bool) (files []string, plain bool) {
 	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 1 && names[n.Content[i-1].Value] && child.Kind == yaml.ScalarNode {
-			path, isFile := strings.CutPrefix(child.Value, "file:")
-			switch {
-			case isFile:
-				files = append(files, path)
-			case child.Value != "" && !strings.HasPrefix(child.Value, "env:"):
-				plain = true
+		if n.Kind == yaml.MappingNode && i%2 == 1 && names[n.Content[i-1].Value] {
+			for _, text := range texts(child) {
+				path, isFile := strings.CutPrefix(text, "file:")
+				switch {
+				case isFile:
+					files = append(files, path)
+				case text != "" && !strings.HasPrefix(text, "env:"):
+					plain = true
+				}
 			}
 			continue
 		}
@@ -91,4 +93,18 @@ func secretsIn(n *yaml.Node, names map[string]bool) (files []string, plain bool)
 		files, plain = append(files, more...), plain || inside
 	}
 	return files, plain
+}
+
+// texts gives all values at and below a node: a secret may be a map, such as the
+// headers of a webhook.
+func texts(n *yaml.Node) (out []string) {
+	if n.Kind == yaml.ScalarNode {
+		return []string{n.Value}
+	}
+	for i, child := range n.Content {
+		if n.Kind != yaml.MappingNode || i%2 == 1 {
+			out = append(out, texts(child)...)
+		}
+	}
+	return out
 }

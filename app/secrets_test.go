@@ -28,4 +28,12 @@ func TestS85ReadableSecretsAreSaidAtTheStart(t *testing.T) {
 	require.Zero(t, warnings(), "there is no secret in the file itself")
 	require.NoError(t, os.Chmod(token, 0o644))
 	require.Equal(t, 1, warnings())
+	// A secret may be a map, such as the headers of a webhook.
+	require.NoError(t, os.Chmod(token, 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("alarms: {webhooks: [{headers: {X-Key: \"file:"+token+"\"}}]}\n"), 0o600))
+	require.Zero(t, warnings())
+	require.NoError(t, os.Chmod(token, 0o644))
+	require.Equal(t, 1, warnings(), "the file of a header")
+	require.NoError(t, os.WriteFile(file, []byte("alarms: {webhooks: [{headers: {X-Key: hush}}]}\n"), 0o600))
+	require.Equal(t, 1, warnings(), "a header in the file itself")
 }
