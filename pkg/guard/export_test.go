@@ -7,6 +7,9 @@ import (
 	"tidegate/pkg/redis"
 )
 
+// FailMark is the life of the mark that TestStore.Settle leaves.
+const FailMark = 5 * time.Millisecond
+
 // TestStore gives tests the single calls that nodes make.
 type TestStore struct {
 	*store
@@ -26,6 +29,12 @@ func (s TestStore) Look(ctx context.Context, owner, what string) (found, body st
 	return a.what, string(a.body), a.fence, err
 }
 
+// LookFrom is one look without taking the lease, in a protection that began then.
+func (s TestStore) LookFrom(ctx context.Context, started int64, life time.Duration) (string, error) {
+	a, err := s.store.look(ctx, s.p, question{owner: "x", what: "look", started: started, life: life})
+	return a.what, err
+}
+
 // Publish is one publication; an empty owner has no lease.
 func (s TestStore) Publish(ctx context.Context, owner string, fence int64, body string) (bool, error) {
 	return s.store.publish(ctx, s.p, owner, fence, []byte(body), 0, false)
@@ -33,7 +42,7 @@ func (s TestStore) Publish(ctx context.Context, owner string, fence int64, body 
 
 // Settle ends a lease with a failure mark.
 func (s TestStore) Settle(ctx context.Context, owner string, fence int64) error {
-	return s.store.settle(ctx, s.p, owner, fence, failedMark, time.Millisecond)
+	return s.store.settle(ctx, s.p, owner, fence, failedMark, FailMark)
 }
 
 // Invalidate is one invalidation.

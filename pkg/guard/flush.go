@@ -177,6 +177,7 @@ func (g *Guard) invalidate(ctx context.Context, key string, fence int64) error {
 
 // void forgets what this node has or fetches of a resource.
 func (g *Guard) void(p place) {
+	g.voids.Add(1)
 	g.mu.Lock()
 	for _, f := range g.flights {
 		if f.place.resource == p.resource {

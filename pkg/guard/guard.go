@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,6 +43,8 @@ type Guard struct {
 	local    *localCache
 	box      *box // nil if personal values are not cached
 	passed   *passed
+
+	voids atomic.Uint64 // invalidations on this node
 
 	mu      sync.Mutex
 	flights map[string]*flight
@@ -206,6 +209,8 @@ func (g *Guard) asked(ctx context.Context, err error) {
 	}
 	g.local.clear() // it must hold nothing from before a turn
 	if err != nil {
+		g.mode.forget() // who else is there now cannot be known
+		g.gate.setLimit(g.mode.gateShare(time.Now()))
 		g.log.Warn("redis does not answer: this node guards the back end alone", zap.Error(err))
 		return
 	}

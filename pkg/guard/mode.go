@@ -159,6 +159,14 @@ func (m *mode) ownNodes(now time.Time) int {
 	return m.cfg.Nodes
 }
 
+// forget drops the news of the other nodes: without Redis any number up to the
+// largest may be there.
+func (m *mode) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes = 0
+}
+
 // deaf reports that the news of the other nodes is old.
 func (m *mode) deaf(now time.Time) bool {
 	m.mu.Lock()

@@ -18,11 +18,15 @@ func (g *Guard) pass(ctx context.Context, p place, fetch Fetch) (Result, error) 
 		return g.guarded(ctx, p, fetch)
 	}
 	defer g.gate.release()
-	before := g.pulseTime()
+	before, epoch, voids := g.pulseTime(), g.local.now(), g.voids.Load()
 	begin := time.Now()
 	body, err := g.call(direct(ctx), fetch)
-	if err == nil && before != 0 && len(body) <= g.cfg.MaxValue && time.Since(begin) < g.cfg.TokenTimeout {
-		g.passed.put(passedValue{place: p, body: body, fence: before, read: time.Now()})
+	switch now := time.Now(); {
+	case err != nil || len(body) > g.cfg.MaxValue || now.Sub(begin) >= g.cfg.TokenTimeout:
+	case before != 0:
+		g.passed.put(passedValue{place: p, body: body, fence: before, read: now})
+	case !g.shared() && g.voids.Load() == voids:
+		g.local.put(localEntry{place: p, body: body, has: true, read: now}, epoch)
 	}
 	return answered(Pass, body, err)
 }

@@ -79,7 +79,8 @@ type native struct {
 	calls   int
 	in      int
 	peak    int
-	perKey  map[string]int
+	perKey  map[string]int // under way
+	ofKey   map[string]int // so far
 	keyPeak int
 	entered chan string   // gets a key at the begin of each call, if not nil
 	gate    chan struct{} // a call waits for it, if not nil
@@ -108,11 +109,12 @@ func (n *native) enter(key string) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.perKey == nil {
-		n.perKey = map[string]int{}
+		n.perKey, n.ofKey = map[string]int{}, map[string]int{}
 	}
 	n.calls++
 	n.in++
 	n.perKey[key]++
+	n.ofKey[key]++
 	n.peak, n.keyPeak = max(n.peak, n.in), max(n.keyPeak, n.perKey[key])
 	return n.calls, n.err
 }
