@@ -3,9 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -65,83 +63,4 @@ func ownersOf(g *sarama.GroupDescription) (Owners, bool) {
 		}
 	}
 	return o, true
-}
-
-// Place is one record's address.
-type Place struct {
-	Topic     string
-	Partition int32
-	Offset    int64
-}
-
-// WrittenAt reads the timestamps of records, those of the producer or of the
-// broker as the topic is set. A place whose record is gone, or not there yet, is
-// missing. Each place costs one fetch of one batch, so ask about few.
-func (a *Admin) WrittenAt(ctx context.Context, places []Place) (map[Place]time.Time, error) {
-	if len(places) == 0 {
-		return nil, nil
-	}
-	out := make(map[Place]time.Time, len(places))
-	err := a.ask(ctx, "read timestamps", func(c *adminConn) error {
-		var last error
-		for _, p := range places {
-			at, err := writtenAt(c.client, p)
-			if err != nil {
-				last = fmt.Errorf("%s/%d at %d: %w", p.Topic, p.Partition, p.Offset, err)
-				continue
-			}
-			if !at.IsZero() {
-				out[p] = at
-			}
-		}
-		if len(out) > 0 {
-			return nil
-		}
-		return last
-	})
-	return out, err
-}
-
-// writtenAt fetches the batch that holds the record. A broker gives a first batch
-// whole, however small the limit.
-func writtenAt(client sarama.Client, p Place) (time.Time, error) {
-	leader, err := client.Leader(p.Topic, p.Partition)
-	if err != nil {
-		return time.Time{}, err
-	}
-	req := &sarama.FetchRequest{Version: 4, MaxBytes: 1, MaxWaitTime: 100, Isolation: sarama.ReadUncommitted}
-	req.AddBlock(p.Topic, p.Partition, p.Offset, 1, -1)
-	res, err := leader.Fetch(req)
-	if err != nil {
-		return time.Time{}, err
-	}
-	b := res.GetBlock(p.Topic, p.Partition)
-	if b == nil {
-		return time.Time{}, sarama.ErrIncompleteResponse
-	}
-	if !errors.Is(b.Err, sarama.ErrNoError) {
-		return time.Time{}, b.Err
-	}
-	for _, set := range b.RecordsSet {
-		if at := timeIn(set.RecordBatch, p.Offset); !at.IsZero() {
-			return at, nil
-		}
-	}
-	return time.Time{}, nil
-}
-
-func timeIn(b *sarama.RecordBatch, offset int64) time.Time {
-	if b == nil {
-		return time.Time{}
-	}
-	for _, r := range b.Records {
-		if b.FirstOffset+r.OffsetDelta < offset {
-			continue
-		}
-		if b.LogAppendTime {
-			return b.MaxTimestamp
-		}
-		return b.FirstTimestamp.Add(r.TimestampDelta)
-	}
-	return time.Time{}
 }

@@ -71,35 +71,31 @@ func TestSurveyMeasuresManyGroups(t *testing.T) {
 	require.Len(t, got[0].Lags, 2)
 }
 
-// The timestamp is the record's own, also in the middle of a batch, and nothing
-// is said about records that are not there.
+// Times are right to a twentieth, for young and old records, and for several of a
+// partition.
 func TestWrittenAt(t *testing.T) {
 	cfg := engine(t)
-	tp := topic(t, cfg, 1)
+	tp := topic(t, cfg, 2)
 	p := producer(t, cfg, kafka.ProducerOptions{})
-	first := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
-	results := make(chan error, 5)
-	for i := range 5 { // together, so that some share a batch
-		go func() {
-			_, err := p.Publish(t.Context(), kafka.Record{Topic: tp, Value: []byte(strconv.Itoa(i)), Timestamp: first.Add(time.Duration(i) * time.Second)})
-			results <- err
-		}()
+	now := time.Now().Truncate(time.Millisecond)
+	ages := []time.Duration{40 * time.Hour, time.Hour, 61 * time.Minute / 60, 20 * time.Second, 19 * time.Second, 0}
+	for i, age := range ages {
+		_, err := p.Publish(t.Context(), kafka.Record{Topic: tp, Key: []byte(keyFor(1, 2, 0)), Value: []byte(strconv.Itoa(i)), Timestamp: now.Add(-age)})
+		require.NoError(t, err)
 	}
-	for range 5 {
-		require.NoError(t, wait(t, results, "five results"))
+	places := []kafka.Place{{Topic: unique(t, "none")}}
+	for i := range ages {
+		places = append(places, kafka.Place{Topic: tp, Partition: 1, Offset: int64(i)})
 	}
-	var places []kafka.Place
-	for i := range 6 {
-		places = append(places, kafka.Place{Topic: tp, Offset: int64(i)})
-	}
-	at, err := admin(t, cfg).WrittenAt(t.Context(), places)
+	at, err := admin(t, cfg).WrittenAt(t.Context(), places, now)
 	require.NoError(t, err)
-	require.Len(t, at, 5, "the sixth is not there")
-	want := map[int64]bool{}
-	for _, ts := range at {
-		want[ts.Unix()-first.Unix()] = true
+	require.Len(t, at, len(ages), "nothing is said of a topic that is not there")
+	for i, age := range ages {
+		got, ok := at[kafka.Place{Topic: tp, Partition: 1, Offset: int64(i)}]
+		require.True(t, ok, "%v", at)
+		require.InDelta(t, age.Seconds(), now.Sub(got).Seconds(), age.Seconds()/19+0.6, "record %d", i)
+		require.GreaterOrEqual(t, now.Sub(got), age, "never younger than it is")
 	}
-	require.Equal(t, map[int64]bool{0: true, 1: true, 2: true, 3: true, 4: true}, want)
 }
 
 // A broker that goes away is an error at once or after its time-outs, and the

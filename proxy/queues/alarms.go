@@ -19,39 +19,60 @@ const (
 	AlarmRetention = "queue_retention"
 )
 
-// condition is one reason for an alarm about a partition.
+// condition is one reason for an alarm about a partition. Texts come in pairs,
+// English and Chinese.
 type condition struct {
 	name     string
 	severity alarm.Severity
 	holds    func(*partition) bool
-	text     func(*partition) string // of one partition
-	todo     string
+	seen     func(*partition) pair
+	todo     pair
+}
+
+type pair struct{ en, zh string }
+
+func pairf(en, zh string, args ...any) pair {
+	return pair{fmt.Sprintf(en, args...), fmt.Sprintf(zh, args...)}
+}
+
+func waiting(p *partition) pair { return pairf("%d records wait", "%d 条记录等待处理", p.depth) }
+
+func oldest(p *partition) pair {
+	return pairf("the oldest record waits for %s", "最早的记录已等待 %s", short(p.age))
 }
 
 func conditions(l Limits) []condition {
-	depth := func(p *partition) string { return fmt.Sprintf("%d records wait", p.depth) }
-	aged := func(p *partition) string { return fmt.Sprintf("the oldest record waits for %s", short(p.age)) }
 	return []condition{
-		{AlarmDepth, alarm.Warning, func(p *partition) bool { return p.deep.open }, depth,
-			fmt.Sprintf("more than warn_depth (%d): see 'tidegate queues' whether it drains", l.WarnDepth)},
-		{AlarmAge, alarm.Warning, func(p *partition) bool { return p.old.open }, aged,
-			fmt.Sprintf("longer than warn_age (%s): see 'tidegate queues' whether somebody works it", short(l.WarnAge))},
-		{AlarmFaulty, alarm.Critical, func(p *partition) bool { return p.verdict == Faulty },
-			func(p *partition) string { return fmt.Sprintf("%d records wait, status %s", p.depth, p.status) },
-			fmt.Sprintf("more than max_depth (%d) and no progress: look at the process that holds it, or start one", l.MaxDepth)},
-		{AlarmSlow, alarm.Warning, func(p *partition) bool { return p.verdict == Laggard }, depth,
-			fmt.Sprintf("more than max_depth (%d) while the others are below half of it: look at the process that holds it and at its busiest followers", l.MaxDepth)},
-		{AlarmRewind, alarm.Warning, func(p *partition) bool { return p.status == Rewind },
-			func(p *partition) string { return fmt.Sprintf("the position went back to %d", p.lag.Committed) },
-			"records are worked a second time and recognised by their ids; find out who reset the offsets, or whether they had expired"},
-		{AlarmSkipped, alarm.Critical, func(p *partition) bool { return p.skipped.open },
-			func(p *partition) string {
-				return fmt.Sprintf("retention has deleted %d records that nobody had read", p.lag.Skipped)
-			},
-			"they are lost: raise retention.ms, and have the followers concerned told"},
-		{AlarmRetention, alarm.Critical, func(p *partition) bool { return p.expiring.open }, aged,
-			"more than half of the topic's retention: what gets older is deleted unread, so raise retention.ms and find out why nobody reads"},
+		{AlarmDepth, alarm.Warning, func(p *partition) bool { return p.deep.open }, waiting,
+			pairf("more than warn_depth (%d): see 'tidegate queues' whether it drains", "超过 warn_depth（%d）；请用 tidegate queues 查看是否在减少", l.WarnDepth)},
+		{AlarmAge, alarm.Warning, func(p *partition) bool { return p.old.open }, oldest,
+			pairf("longer than warn_age (%s): see 'tidegate queues' whether somebody works it", "超过 warn_age（%s）；请用 tidegate queues 查看是否有人处理", short(l.WarnAge))},
+		{AlarmFaulty, alarm.Critical, func(p *partition) bool { return p.verdict == Faulty }, stuckText,
+			pairf("more than max_depth (%d) and no progress: look at the process that holds it, or start one", "超过 max_depth（%d）且无进展；请检查持有该分区的进程，或启动新的进程", l.MaxDepth)},
+		{AlarmSlow, alarm.Warning, func(p *partition) bool { return p.verdict == Laggard }, waiting,
+			pairf("more than max_depth (%d) while the others are below half of it: look at the process that holds it and at its busiest followers",
+				"超过 max_depth（%d），而其他分区不到一半；请检查持有该分区的进程和其中最活跃的用户", l.MaxDepth)},
+		{AlarmRewind, alarm.Warning, func(p *partition) bool { return p.status == Rewind }, backText,
+			pairf("records are worked a second time and recognised by their ids; find out who reset the offsets, or whether they had expired",
+				"记录会被再次处理并按编号去重；请查明是谁重置了位点，或位点是否过期")},
+		{AlarmSkipped, alarm.Critical, func(p *partition) bool { return p.skipped.open }, lostText,
+			pairf("they are lost: raise retention.ms, and have the followers concerned told", "这些记录已丢失；请调大 retention.ms，并通知相关用户")},
+		{AlarmRetention, alarm.Critical, func(p *partition) bool { return p.expiring.open }, oldest,
+			pairf("more than half of the topic's retention: what gets older is deleted unread, so raise retention.ms and find out why nobody reads",
+				"超过主题保留期的一半；再久将未读即被删除，请调大 retention.ms 并查明为何无人读取")},
 	}
+}
+
+func stuckText(p *partition) pair {
+	return pairf("%d records wait, status %s", "%d 条记录等待处理，状态 %s", p.depth, p.status)
+}
+
+func backText(p *partition) pair {
+	return pairf("the position went back to %d", "消费位点回退到 %d", p.lag.Committed)
+}
+
+func lostText(p *partition) pair {
+	return pairf("retention has deleted %d records that nobody had read", "保留期清理删除了 %d 条未读记录", p.lag.Skipped)
 }
 
 // wanted lists the alarms that a queue deserves now, and notes in merged which
@@ -76,14 +97,15 @@ func (s *set) wanted() []alarm.Alarm {
 			continue
 		}
 		for _, p := range hit {
-			out = append(out, c.of(s.queue.subject(p.lag.Partition), c.text(p)))
+			out = append(out, c.of(s.queue.subject(p.lag.Partition), c.seen(p)))
 		}
 	}
 	return out
 }
 
-func (c condition) of(subject, seen string) alarm.Alarm {
-	return alarm.Alarm{Name: c.name, Subject: subject, Severity: c.severity, Text: subject + ": " + seen + "; " + c.todo}
+func (c condition) of(subject string, seen pair) alarm.Alarm {
+	return alarm.Alarm{Name: c.name, Subject: subject, Severity: c.severity,
+		Text: subject + ": " + seen.en + "; " + c.todo.en, TextZH: subject + "：" + seen.zh + "；" + c.todo.zh}
 }
 
 func (c condition) ofQueue(s *set, hit []*partition) alarm.Alarm {
@@ -93,8 +115,11 @@ func (c condition) ofQueue(s *set, hit []*partition) alarm.Alarm {
 			worst = p
 		}
 	}
-	seen := fmt.Sprintf("%d of %d partitions; at the deepest, %d, %s", len(hit), len(s.partitions), worst.lag.Partition, c.text(worst))
-	return c.of(s.queue.subject(-1), seen)
+	of := c.seen(worst)
+	return c.of(s.queue.subject(-1), pair{
+		fmt.Sprintf("%d of %d partitions; at the deepest, %d, %s", len(hit), len(s.partitions), worst.lag.Partition, of.en),
+		fmt.Sprintf("%d 个分区中的 %d 个；最深的分区 %d：%s", len(s.partitions), len(hit), worst.lag.Partition, of.zh),
+	})
 }
 
 func (s *set) overloaded() alarm.Alarm {
@@ -107,13 +132,15 @@ func (s *set) overloaded() alarm.Alarm {
 			}
 		}
 	}
-	subject := s.queue.subject(-1)
-	why := "more comes than is worked: raise the caps if the back ends can take it, add robots, or find out why the back ends are slow"
+	why := pair{"more comes than is worked: raise the caps if the back ends can take it, add robots, or find out why the back ends are slow",
+		"来量超过处理能力；若后端允许请调高上限，或增加机器人，或查明后端为何变慢"}
 	if stuck == exceed {
-		why = "none of them moves: start the processes that read it, or find out what they all wait for"
+		why = pair{"none of them moves: start the processes that read it, or find out what they all wait for",
+			"全部停滞；请启动读取它们的进程，或查明它们共同等待什么"}
 	}
-	return alarm.Alarm{Name: AlarmOverload, Subject: subject, Severity: alarm.Critical, Text: fmt.Sprintf(
-		"%s: %d of %d partitions hold more than max_depth (%d); %s", subject, exceed, len(s.partitions), s.limits.MaxDepth, why)}
+	c := condition{name: AlarmOverload, severity: alarm.Critical, todo: why}
+	return c.of(s.queue.subject(-1), pairf("%d of %d partitions hold more than max_depth (%d)", "%d 个（共 %d 个）分区超过 max_depth（%d）",
+		exceed, len(s.partitions), s.limits.MaxDepth))
 }
 
 type alarmID struct{ name, subject string }

@@ -16,9 +16,10 @@
 //
 // The age of the head is interpolated from where the end of the log was when
 // (timeline.go), which costs nothing; only where that is not known closely
-// enough – after a start, after an outage – is the record's own timestamp read,
-// a few per poll. So ages are right from the first poll on, and a steady state
-// costs no fetch.
+// enough – after a start, after an outage – do the brokers search it in their
+// time index, ten questions for all partitions together. So ages are right from
+// the first poll on, a steady state costs nothing, and the door's user at Kafka
+// need not be allowed to read what users wrote.
 //
 // Bounds: one question to the queue at a time, however long it takes; the watch
 // is busy at most a fifth of the time; memory per partition is fixed. While the

@@ -61,7 +61,7 @@ func (p *partition) measure(prev, s sample) {
 	}
 }
 
-// judge settles status and age, once the timestamps that were missing are read.
+// judge settles status and age, once the times that were missing are found.
 func (p *partition) judge(now time.Time, l Limits, retention time.Duration) {
 	p.status = p.history.judge(p.holder)
 	p.depth, p.moving = p.lag.Lag, p.history.moving()
@@ -85,8 +85,8 @@ func (p *partition) headAge(now time.Time) (time.Duration, bool) {
 
 func (p *partition) head() int64 { return max(p.lag.Committed, p.lag.Start) }
 
-// vague tells that the age of the head is not known closely enough, so that its
-// timestamp should be read.
+// vague tells that the age of the head is not known closely enough, so that the
+// brokers should search it.
 func (p *partition) vague(now time.Time, poll time.Duration) bool {
 	if p.lag.Lag == 0 {
 		return false

@@ -229,6 +229,8 @@ func TestAlarmsSpreadAndCollapse(t *testing.T) {
 			out = nil
 			for _, a := range s.wanted() {
 				require.NotEmpty(t, a.Text)
+				require.NotEmpty(t, a.TextZH)
+				require.NotContains(t, a.Text+a.TextZH, "%!")
 				out = append(out, fmt.Sprintf("%s %s", a.Name, a.Subject))
 			}
 		}

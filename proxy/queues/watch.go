@@ -40,7 +40,6 @@ const (
 	shapeEvery  = time.Minute      // partition counts and retention
 	lookEvery   = 10 * time.Second // topics that were missing
 	ownersEvery = 5 * time.Second
-	maxReads    = 16 // timestamps read in one poll
 	maxPause    = 30 * time.Second
 )
 
@@ -63,7 +62,6 @@ type Watch struct {
 	shapedAt time.Time
 	owners   map[string]kafka.Owners
 	ownedAt  time.Time
-	turn     int // where reading timestamps goes on
 	fired    map[alarmID]bool
 	away     bool
 }
@@ -253,7 +251,8 @@ func (w *Watch) askOwners(ctx context.Context, now time.Time) {
 	w.owners, w.ownedAt = owners, now
 }
 
-// readTimes reads the timestamps of heads whose age is not known closely enough.
+// readTimes has the broker search when heads were written whose age is not known
+// closely enough.
 func (w *Watch) readTimes(ctx context.Context, now time.Time) {
 	var places []kafka.Place
 	wants := map[kafka.Place][]*partition{}
@@ -269,11 +268,7 @@ func (w *Watch) readTimes(ctx context.Context, now time.Time) {
 			wants[at] = append(wants[at], p)
 		}
 	}
-	if len(places) > maxReads { // everybody has a turn
-		w.turn = (w.turn + maxReads) % len(places)
-		places = append(places[w.turn:], places[:w.turn]...)[:maxReads]
-	}
-	times, err := w.d.Admin.WrittenAt(ctx, places)
+	times, err := w.d.Admin.WrittenAt(ctx, places, now)
 	if err != nil {
 		w.d.Log.Debug("the age of some queues is not known", zap.Error(err))
 	}
