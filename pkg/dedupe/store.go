@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ type Store struct {
 // New makes a store over c. Call Options.Validate before; New does not fail.
 func New(c *redis.Client, opt Options) *Store {
 	opt = opt.withDefaults()
-	s := &Store{redis: c, opt: opt, batch: &batcher{redis: c, budget: opt.Budget}, gate: &breaker{after: opt.BreakAfter, interval: opt.ProbeEvery}, nonces: nonceMemory{limit: maxNonces / 2}}
+	s := &Store{redis: c, opt: opt, batch: &batcher{redis: c, budget: opt.Budget}, gate: &breaker{after: opt.BreakAfter, interval: opt.ProbeEvery, window: opt.Budget / 2}, nonces: nonceMemory{limit: maxNonces / 2}}
 	s.stats = newStats(opt.Registerer, s.gate)
 	return s
 }
@@ -119,10 +120,16 @@ func (s *Store) heard(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return err // the caller went away: that says nothing about Redis
 	}
-	if s.gate.note(err == nil) {
+	if s.gate.note(err == nil, isLate(err)) {
 		s.logTurn(err)
 	}
 	return err
+}
+
+// isLate tells a server that is slow from one that refuses.
+func isLate(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, errBudget) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 func (s *Store) logTurn(err error) {
