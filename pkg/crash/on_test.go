@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	for i := range 5 {
-		fmt.Printf("before CP1 %d\n", i+1)
+		fmt.Fprintf(os.Stdout, "before CP1 %d\n", i+1)
 		crash.At("CP1")
-		crash.With("CP6", func() { fmt.Println("half") })
+		crash.With("CP6", func() { fmt.Fprintln(os.Stdout, "half") })
 	}
-	fmt.Println("end")
+	fmt.Fprintln(os.Stdout, "end")
 }
 
 func victim(t *testing.T, env ...string) *exec.Cmd {
