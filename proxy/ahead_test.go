@@ -206,7 +206,7 @@ func TestAheadTellsThePlace(t *testing.T) {
 			requireAck(t, l.post(text(1, "before anything is known")))
 			l.busy()
 			said := l.told(l.post(text(2, "bill")))
-			require.Equal(t, "前面约有 800 人,预计等待 20 秒。", said)
+			require.Equal(t, "前面约有 800 人，预计等待 20 秒。", said)
 			requireAck(t, l.post(text(3, "hello?"))) // the same follower, a moment later
 			require.Equal(t, said, l.told(l.post(text(2, "bill"))), "a redelivery is answered alike")
 			requireAck(t, l.post(text(3, "hello?")))

@@ -27,7 +27,7 @@ type AheadConfig struct {
 func defaultAhead() AheadConfig {
 	return AheadConfig{
 		Threshold: 10 * time.Second, Interval: time.Minute, Language: "zh",
-		TextZh: "前面约有 {people} 人,预计等待 {wait}。",
+		TextZh: "前面约有 {people} 人，预计等待 {wait}。",
 		TextEn: "About {people} ahead of you, expected wait: {wait}.",
 	}
 }

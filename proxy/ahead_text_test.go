@@ -20,14 +20,14 @@ func TestAheadTexts(t *testing.T) {
 		wait   time.Duration
 		zh, en string
 	}{
-		{0, 0, "前面约有 1 人,预计等待 10 秒。", "About 1 ahead of you, expected wait: 10 seconds."},
-		{7, 9 * time.Second, "前面约有 7 人,预计等待 10 秒。", "About 7 ahead of you, expected wait: 10 seconds."},
-		{123, 33 * time.Second, "前面约有 120 人,预计等待 40 秒。", "About 120 ahead of you, expected wait: 40 seconds."},
-		{996, 51 * time.Second, "前面约有 1000 人,预计等待 1 分钟。", "About 1000 ahead of you, expected wait: 1 minute."},
-		{4567, 80 * time.Second, "前面约有 4600 人,预计等待 1 分 30 秒。", "About 4600 ahead of you, expected wait: 1 minute 30 seconds."},
-		{20000, 5*time.Minute + 1, "前面约有 20000 人,预计等待 6 分钟。", "About 20000 ahead of you, expected wait: 6 minutes."},
-		{99, time.Hour, "前面约有 99 人,预计等待 60 分钟。", "About 99 ahead of you, expected wait: 60 minutes."},
-		{99, time.Hour + 1, "前面约有 99 人,预计等待 1 小时以上。", "About 99 ahead of you, expected wait: more than an hour."},
+		{0, 0, "前面约有 1 人，预计等待 10 秒。", "About 1 ahead of you, expected wait: 10 seconds."},
+		{7, 9 * time.Second, "前面约有 7 人，预计等待 10 秒。", "About 7 ahead of you, expected wait: 10 seconds."},
+		{123, 33 * time.Second, "前面约有 120 人，预计等待 40 秒。", "About 120 ahead of you, expected wait: 40 seconds."},
+		{996, 51 * time.Second, "前面约有 1000 人，预计等待 1 分钟。", "About 1000 ahead of you, expected wait: 1 minute."},
+		{4567, 80 * time.Second, "前面约有 4600 人，预计等待 1 分 30 秒。", "About 4600 ahead of you, expected wait: 1 minute 30 seconds."},
+		{20000, 5*time.Minute + 1, "前面约有 20000 人，预计等待 6 分钟。", "About 20000 ahead of you, expected wait: 6 minutes."},
+		{99, time.Hour, "前面约有 99 人，预计等待 60 分钟。", "About 99 ahead of you, expected wait: 60 minutes."},
+		{99, time.Hour + 1, "前面约有 99 人，预计等待 1 小时以上。", "About 99 ahead of you, expected wait: more than an hour."},
 	} {
 		p := queues.Place{Ahead: c.n, Wait: c.wait}
 		require.Equal(t, c.zh, zh.text(p))
