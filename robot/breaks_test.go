@@ -29,5 +29,5 @@ func TestBrokenOrderIsCounted(t *testing.T) {
 	require.Eventually(t, func() bool { return counted(t, w.reg, "tidegate_robot_order_breaks_total") == 1 }, patient, 10*time.Millisecond)
 	w.send(held, arrived("u1", 5, 0))
 	w.awaitReceipts(5)
-	require.EqualValues(t, 1, counted(t, w.reg, "tidegate_robot_order_breaks_total"))
+	require.Equal(t, 1, counted(t, w.reg, "tidegate_robot_order_breaks_total"))
 }

@@ -72,7 +72,7 @@ func keepOpen(t *testing.T, tr *http.Transport, addr string, n int) {
 	for range n {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr, nil)
 		require.NoError(t, err)
-		res, err := tr.RoundTrip(req)
+		res, err := tr.RoundTrip(req) //nolint:bodyclose // below
 		require.NoError(t, err)
 		bodies = append(bodies, res.Body) // an unread answer keeps its connection busy
 	}
@@ -90,7 +90,7 @@ func TestAnIdleConnectionDoesNotHoldUpAStop(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	res, err := http.Get("http://" + s.Addr()) //nolint:noctx // a test
+	res, err := http.Get("http://" + s.Addr())
 	require.NoError(t, err)
 	_, _ = io.Copy(io.Discard, res.Body)
 	require.NoError(t, res.Body.Close())

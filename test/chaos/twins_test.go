@@ -35,8 +35,8 @@ func twins(t *testing.T, e *engines, n numbers) {
 	}
 	wg.Wait()
 	v := w.verify(w.busy())
-	require.EqualValues(t, 2*n.twins.pairs, v.acked)
-	require.EqualValues(t, 2*n.twins.pairs, v.logged)
+	require.Equal(t, 2*n.twins.pairs, v.acked)
+	require.Equal(t, 2*n.twins.pairs, v.logged)
 	ci(t, "G5 %d pairs that differ in account, openid, event, key, second or MsgId alone: acked %d, in the log %d, dropped %d", n.twins.pairs, v.acked, v.logged, v.lost)
 }
 

@@ -77,7 +77,7 @@ func (l Load) gap() time.Duration {
 		if l.Dice != nil {
 			x = l.Dice.ExpFloat64()
 		} else {
-			x = rand.ExpFloat64() //nolint:gosec // arrivals
+			x = rand.ExpFloat64()
 		}
 	}
 	return time.Duration(x / l.Rate * float64(time.Second))

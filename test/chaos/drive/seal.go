@@ -31,11 +31,11 @@ func newSealer(a Account) (*sealer, error) {
 
 // request is the path with its query, and the body, of one delivery.
 func (s *sealer) request(a Act) (path string, body []byte, err error) {
-	ts, nonce := strconv.FormatInt(time.Now().Unix(), 10), strconv.FormatUint(rand.Uint64(), 10) //nolint:gosec // a nonce of a test
+	ts, nonce := strconv.FormatInt(time.Now().Unix(), 10), strconv.FormatUint(rand.Uint64(), 10)
 	q := url.Values{"signature": {wechat.Signature(s.Token, ts, nonce)}, "timestamp": {ts}, "nonce": {nonce}, "openid": {a.OpenID}}
 	body = a.document(s.GhID)
 	if s.key != nil {
-		random := fmt.Appendf(nil, "%016x", rand.Uint64()) //nolint:gosec // the same
+		random := fmt.Appendf(nil, "%016x", rand.Uint64())
 		sealed, err := wechat.Encrypt(s.key, s.AppID, random, body)
 		if err != nil {
 			return "", nil, fmt.Errorf("encrypt %s: %w", a.Token, err)

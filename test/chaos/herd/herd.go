@@ -86,7 +86,7 @@ func Dice(tb testing.TB, again string) *rand.Rand {
 		seed = n
 	}
 	tb.Logf("seed %d; again: TIDEGATE_TEST_SEED=%d %s -count=1 -run '^%s$'", seed, seed, again, tb.Name())
-	return rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // choices of a test
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // FreeAddr finds a loopback port that nothing listens on. It stays below the
@@ -95,7 +95,7 @@ func Dice(tb testing.TB, again string) *rand.Rand {
 func FreeAddr(tb testing.TB) string {
 	tb.Helper()
 	for range 200 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(12000)) //nolint:gosec // a port
+		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(12000))
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			continue

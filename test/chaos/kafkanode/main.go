@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,13 +20,13 @@ import (
 )
 
 func main() {
-	if err := serve(); err != nil {
+	if err := serve(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "kafkanode:", err)
 		os.Exit(1)
 	}
 }
 
-func serve() error {
+func serve(out io.Writer) error {
 	var o kafkamem.Options
 	flag.StringVar(&o.Dir, "dir", "", "folder of the data; needed")
 	flag.StringVar(&o.Addr, "addr", "", "host:port to listen on; empty takes the one that the folder remembers")
@@ -44,7 +45,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(b.Addr())
+	fmt.Fprintln(out, b.Addr())
 	<-ctx.Done()
 	return b.Close()
 }
