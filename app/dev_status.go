@@ -22,6 +22,7 @@ func (w *devWorld) announce(o DevOptions) {
   callbacks    http://%s/wx/%s        (WeChat posts here)
   API          http://%s/v1/pushes, /v1/messages
   operations   http://%s/metrics, /healthz, /readyz
+  queues       tidegate queues --ops %s
   simulator    %s                     (WeChat's API, and /sim/v1/… to steer it)
   data, log    %s
 
@@ -36,7 +37,7 @@ Paste one of these into another terminal:
   # a follower writes, and is answered
   curl -s -H 'Content-Type: application/json' -d '{"openid":"%s","text":"hours"}' %s/sim/v1/say
 
-`, door, devAccount, apiAddr, w.ops.Addr(), w.sim.URL(), w.dir,
+`, door, devAccount, apiAddr, w.ops.Addr(), w.ops.Addr(), w.sim.URL(), w.dir,
 		w.key, devPushJSON(openid), apiAddr, w.key, apiAddr, openid, openid, w.sim.URL())
 }
 
