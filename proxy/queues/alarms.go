@@ -2,6 +2,8 @@ package queues
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/pkg/alarm"
@@ -75,9 +77,10 @@ func lostText(p *partition) pair {
 	return pairf("retention has deleted %d records that nobody had read", "保留期清理删除了 %d 条未读记录", p.lag.Skipped)
 }
 
-// wanted lists the alarms that a queue deserves now, and notes in merged which
-// conditions have spread: from more than half of the partitions on it is one
-// alarm for the queue, and stays one until the last partition is well.
+// wanted lists the alarms that a queue deserves now: one for each condition,
+// however many of its partitions it concerns. A robot that dies leaves several
+// behind, and is one thing to look at; which they are is in the text, in
+// /ops/v1/queues and in the metrics.
 func (s *set) wanted() []alarm.Alarm {
 	var out []alarm.Alarm
 	if s.bench.overload.open {
@@ -90,14 +93,8 @@ func (s *set) wanted() []alarm.Alarm {
 				hit = append(hit, p)
 			}
 		}
-		many := len(s.partitions) > 1 && 2*len(hit) > len(s.partitions)
-		s.merged[c.name] = len(hit) > 0 && (many || s.merged[c.name])
-		if s.merged[c.name] {
+		if len(hit) > 0 {
 			out = append(out, c.ofQueue(s, hit))
-			continue
-		}
-		for _, p := range hit {
-			out = append(out, c.of(s.queue.subject(p.lag.Partition), c.seen(p)))
 		}
 	}
 	return out
@@ -116,10 +113,23 @@ func (c condition) ofQueue(s *set, hit []*partition) alarm.Alarm {
 		}
 	}
 	of := c.seen(worst)
-	return c.of(s.queue.subject(-1), pair{
-		fmt.Sprintf("%d of %d partitions; at the deepest, %d, %s", len(hit), len(s.partitions), worst.lag.Partition, of.en),
-		fmt.Sprintf("%d 个分区中的 %d 个；最深的分区 %d：%s", len(s.partitions), len(hit), worst.lag.Partition, of.zh),
+	return c.of(s.queue.subject(), pair{
+		fmt.Sprintf("%d of %d partitions (%s); at the deepest, %d, %s", len(hit), len(s.partitions), numbers(hit), worst.lag.Partition, of.en),
+		fmt.Sprintf("%d 个分区中的 %d 个（%s）；最深的分区 %d：%s", len(s.partitions), len(hit), numbers(hit), worst.lag.Partition, of.zh),
 	})
+}
+
+// numbers names a few partitions: "1, 3, 7", or "0, 1, 2, 3, 4, 5, …".
+func numbers(ps []*partition) string {
+	const few = 6
+	var names []string
+	for _, p := range ps[:min(len(ps), few)] {
+		names = append(names, strconv.Itoa(int(p.lag.Partition)))
+	}
+	if len(ps) > few {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 func (s *set) overloaded() alarm.Alarm {
@@ -139,7 +149,7 @@ func (s *set) overloaded() alarm.Alarm {
 			"全部停滞；请启动读取它们的进程，或查明它们共同等待什么"}
 	}
 	c := condition{name: AlarmOverload, severity: alarm.Critical, todo: why}
-	return c.of(s.queue.subject(-1), pairf("%d of %d partitions hold more than max_depth (%d)", "%d 个（共 %d 个）分区超过 max_depth（%d）",
+	return c.of(s.queue.subject(), pairf("%d of %d partitions hold more than max_depth (%d)", "%d 个（共 %d 个）分区超过 max_depth（%d）",
 		exceed, len(s.partitions), s.limits.MaxDepth))
 }
 

@@ -1,8 +1,6 @@
 package queues
 
 import (
-	"strconv"
-
 	"tidegate/pkg/wire"
 )
 
@@ -46,15 +44,10 @@ func laneName(lane string) string {
 	return "pushes." + lane
 }
 
-// subject is how alarms and people name the queue, or one partition of it:
-// "callbacks bank/3".
-func (q Queue) subject(partition int32) string {
-	s := q.Name
-	if q.Account != "" {
-		s += " " + q.Account
+// subject is how alarms and people name the queue: "callbacks bank".
+func (q Queue) subject() string {
+	if q.Account == "" {
+		return q.Name
 	}
-	if partition >= 0 {
-		s += "/" + strconv.Itoa(int(partition))
-	}
-	return s
+	return q.Name + " " + q.Account
 }

@@ -14,12 +14,11 @@ type set struct {
 	window     time.Duration
 	partitions []*partition // by number
 	bench      bench
-	merged     map[string]bool
 	err        error // why the last survey could not measure it
 }
 
 func newSet(q Queue, c Config) *set {
-	s := &set{queue: q, limits: c.Limits, window: c.Window, merged: map[string]bool{}}
+	s := &set{queue: q, limits: c.Limits, window: c.Window}
 	if q.Bulk {
 		s.limits = c.Bulk
 	}

@@ -38,14 +38,14 @@ func TestStallStopAndCatchUp(t *testing.T) {
 	require.InDelta(t, 18, *p.Age, 3)
 	require.True(t, strings.HasPrefix(*p.Consumer, "tidegate at "), "%q", *p.Consumer)
 	require.Equal(t, queues.Fine, w.callbacks(0).Verdict)
-	require.Equal(t, map[string]int{"fires queue_depth callbacks bank/1": 1, "fires queue_faulty callbacks bank/1": 1}, w.told())
+	require.Equal(t, map[string]int{"fires queue_depth callbacks bank": 1, "fires queue_faulty callbacks bank": 1}, w.told())
 	w.check(30)
-	require.Equal(t, map[string]int{"fires queue_age callbacks bank/1": 1}, w.told(), "a minute later also its age, and nothing twice")
+	require.Equal(t, map[string]int{"fires queue_age callbacks bank": 1}, w.told(), "a minute later also its age, and nothing twice")
 
 	r.letGo()
 	w.caughtUp()
 	w.check(4)
-	require.Equal(t, map[string]int{"resolves queue_depth callbacks bank/1": 1, "resolves queue_faulty callbacks bank/1": 1, "resolves queue_age callbacks bank/1": 1}, w.told())
+	require.Equal(t, map[string]int{"resolves queue_depth callbacks bank": 1, "resolves queue_faulty callbacks bank": 1, "resolves queue_age callbacks bank": 1}, w.told())
 	require.Empty(t, w.board.Firing())
 
 	r.stop()
@@ -56,12 +56,12 @@ func TestStallStopAndCatchUp(t *testing.T) {
 	require.Equal(t, queues.Stop, p.Status)
 	require.Equal(t, queues.Faulty, p.Verdict)
 	require.Empty(t, *p.Consumer, "nobody holds it")
-	require.Equal(t, map[string]int{"fires queue_depth callbacks bank/1": 1, "fires queue_faulty callbacks bank/1": 1}, w.told())
+	require.Equal(t, map[string]int{"fires queue_depth callbacks bank": 1, "fires queue_faulty callbacks bank": 1}, w.told())
 
 	w.robot()
 	w.caughtUp()
 	w.check(4)
-	require.Equal(t, map[string]int{"resolves queue_depth callbacks bank/1": 1, "resolves queue_faulty callbacks bank/1": 1}, w.told())
+	require.Equal(t, map[string]int{"resolves queue_depth callbacks bank": 1, "resolves queue_faulty callbacks bank": 1}, w.told())
 }
 
 // Every back end is slow, or every robot is away: one alarm for the account, and
@@ -111,17 +111,17 @@ func TestRewindAndSkipped(t *testing.T) {
 	p := w.callbacks(2)
 	require.Equal(t, queues.Rewind, p.Status)
 	require.Equal(t, int64(30), p.Depth)
-	require.Equal(t, map[string]int{"fires queue_rewind callbacks bank/2": 1}, w.told())
+	require.Equal(t, map[string]int{"fires queue_rewind callbacks bank": 1}, w.told())
 
 	w.raw(func(a sarama.ClusterAdmin) error { return a.DeleteRecords(topic, map[int32]int64{2: 25}) })
 	w.check(2)
 	require.Equal(t, int64(15), w.callbacks(2).Skipped)
-	require.Equal(t, map[string]int{"fires queue_skipped callbacks bank/2": 1}, w.told())
+	require.Equal(t, map[string]int{"fires queue_skipped callbacks bank": 1}, w.told())
 
 	w.robot()
 	w.caughtUp()
 	w.check(5)
-	require.Equal(t, map[string]int{"resolves queue_rewind callbacks bank/2": 1, "resolves queue_skipped callbacks bank/2": 1}, w.told())
+	require.Equal(t, map[string]int{"resolves queue_rewind callbacks bank": 1, "resolves queue_skipped callbacks bank": 1}, w.told())
 	require.Equal(t, queues.OK, w.callbacks(2).Status)
 }
 
@@ -198,7 +198,7 @@ func TestAccountsFollowTheConfiguration(t *testing.T) {
 		return len(w.queue("callbacks", "card").Partitions) == partitions
 	}, 20*time.Second, 50*time.Millisecond)
 	require.Len(t, w.ask("?account=bank").Queues, 2, "only what all accounts share")
-	require.Equal(t, map[string]int{"resolves queue_depth callbacks bank/1": 1, "resolves queue_faulty callbacks bank/1": 1}, w.told())
+	require.Equal(t, map[string]int{"resolves queue_depth callbacks bank": 1, "resolves queue_faulty callbacks bank": 1}, w.told())
 }
 
 // The depth of a queue includes what this node keeps on disk for it (T64).

@@ -45,7 +45,7 @@ type world struct {
 
 	mu    sync.Mutex
 	now   time.Time
-	heard map[string]int // "fires queue_depth callbacks bank/1"
+	heard map[string]int // "fires queue_depth callbacks bank"
 }
 
 var limits = queues.Limits{WarnDepth: 50, MaxDepth: 100, WarnAge: time.Minute}

@@ -129,7 +129,7 @@ func (w *world) hit(g *group, name string, within time.Duration, seen told, do f
 	w.waitForAcks(w.sim.Verdict(0).Callbacks.Acked + 100)
 	f.to = w.sim.Journal().Now()
 	f.queues = w.quiet().since(seen)
-	f.queues.requireOf(w.t, f.moved)
+	w.requireOf(f.queues, seen, f.moved)
 	return f
 }
 
@@ -229,7 +229,7 @@ func (w *world) allSlow(g *group, core *business) fault {
 	core.takes.Store(int64(normal))
 	f.to = w.sim.Journal().Now()
 	f.queues = w.quiet().since(seen)
-	require.Equal(w.t, 1, f.queues["queue_overload callbacks card"], "one alarm for all: %v", f.queues)
+	require.Equal(w.t, 1, f.queues["queue_overload"], "one alarm for all: %v", f.queues)
 	require.NotContains(w.t, f.queues.String(), "queue_faulty", "nobody is at fault")
 	return f
 }

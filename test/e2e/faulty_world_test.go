@@ -279,22 +279,27 @@ func (w *world) requireAlarm(name, alarm string) {
 	require.Equal(w.t, 1, w.logged(name, "alarm", "alarm", alarm))
 }
 
-// told counts the alarms of the door's watch over the callbacks, by name and
-// subject.
+// told counts the alarms of the door's watch over the callbacks by name, with
+// the text of the last one.
 type told map[string]int
 
 func (w *world) told(msg string) told {
 	w.t.Helper()
 	out := told{}
+	w.eachQueueAlarm(msg, func(name, _ string) { out[name]++ })
+	return out
+}
+
+func (w *world) eachQueueAlarm(msg string, each func(name, text string)) {
+	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.herd.Dir, "proxy0.log"))
 	require.NoError(w.t, err)
 	for line := range strings.Lines(string(text)) {
-		var l struct{ Msg, Alarm, Subject string }
-		if json.Unmarshal([]byte(line), &l) == nil && l.Msg == msg && strings.HasPrefix(l.Alarm, "queue_") && strings.HasPrefix(l.Subject, "callbacks ") {
-			out[l.Alarm+" "+l.Subject]++
+		var l struct{ Msg, Alarm, Subject, Text string }
+		if json.Unmarshal([]byte(line), &l) == nil && l.Msg == msg && strings.HasPrefix(l.Alarm, "queue_") && l.Subject == "callbacks card" {
+			each(l.Alarm, l.Text)
 		}
 	}
-	return out
 }
 
 func (a told) since(before told) told {
@@ -315,17 +320,27 @@ func (a told) String() string {
 	return "[" + strings.Join(keys, ", ") + "]"
 }
 
-// requireOf demands that the watch has named partitions of the faulty robot and
-// no others, and no overload.
-func (a told) requireOf(t *testing.T, moved map[int32]bool) {
-	t.Helper()
-	require.NotEmpty(t, a, "the watch over the queues must have noticed")
-	for k := range a {
-		_, partition, ok := strings.Cut(k, "/")
-		p, err := strconv.ParseInt(partition, 10, 32)
-		require.True(t, ok && err == nil, "an alarm for the whole queue: %s", k)
-		require.True(t, moved[int32(p)], "an alarm for a partition of a sound robot: %s", k)
-	}
+// requireOf demands that the watch told each alarm of this phase once, and that
+// the first of each named partitions of the faulty robot and no others.
+func (w *world) requireOf(alarms told, before told, moved map[int32]bool) {
+	w.t.Helper()
+	require.NotEmpty(w.t, alarms, "the watch over the queues must have noticed")
+	seen := told{}
+	w.eachQueueAlarm("alarm", func(name, text string) {
+		seen[name]++
+		if seen[name] <= before[name] {
+			return
+		}
+		require.Equal(w.t, 1, alarms[name], "%s was told more than once", name)
+		_, list, ok := strings.Cut(text, "partitions (")
+		require.True(w.t, ok, "an alarm for the whole queue: %s", text)
+		list, _, _ = strings.Cut(list, ")")
+		for n := range strings.SplitSeq(list, ", ") {
+			p, err := strconv.ParseInt(n, 10, 32)
+			require.NoError(w.t, err, text)
+			require.True(w.t, moved[int32(p)], "an alarm for a partition of a sound robot: %s", text)
+		}
+	})
 }
 
 // quiet waits until what the door has told about the callbacks is resolved, and
