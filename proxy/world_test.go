@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -143,7 +144,7 @@ func newWorldWith(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, pub func(
 		ch(&cfg)
 	}
 	w.p, err = proxy.New(cfg, []proxy.Account{account(mode)}, proxy.Deps{
-		Topics: wire.Topics{Prefix: "tidegate"}, Publisher: pub(w.q), Claims: dedupe.New(c, dedupe.DefaultOptions()),
+		Topics: wire.Topics{Prefix: "tidegate"}, Publisher: pub(w.q), Claims: dedupe.New(c, dedupe.Options{Budget: time.Second}),
 		AtOnce: atOnce, Log: zap.NewNop(), Alarms: w.board,
 	})
 	require.NoError(t, err)
