@@ -65,3 +65,6 @@ func Handler(guards ...*Guard) http.Handler {
 		http.Error(w, "there is no guard of this name here", http.StatusNotFound)
 	})
 }
+
+// MaxValue is the largest value that is shared, in bytes.
+func (g *Guard) MaxValue() int { return g.cfg.MaxValue }
