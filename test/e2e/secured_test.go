@@ -18,6 +18,7 @@ import (
 
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wechat/wechatsim"
+	"tidegate/test/chaos/herd"
 )
 
 // The names and the password by which the engines let the roles in.
@@ -43,6 +44,9 @@ func TestS82ToS84MainRoadSecured(t *testing.T) {
 	require.Equal(t, int64(50), v.Pushes.Visible)
 	w.requireJoined(b, 50)
 	require.Zero(t, w.parts["proxy0"].MetricWith("tidegate_proxy_callbacks_total", `result="unchecked"`), "claims were refused")
+	door := w.parts["proxy0"]
+	herd.Wait(t, "the door to measure the queues", 30*time.Second, func() bool { return door.Metric("tidegate_queue_verdict") >= 16 })
+	require.Zero(t, door.Metric("tidegate_queue_polls_failed_total"), "the door's user may not measure the queues")
 	denied := w.redisDenials()
 	require.Empty(t, denied, "Redis refused a command of ours: add it to deployments/redis/tidegate.conf")
 	ci(t, "secured: Kafka SASL_SSL with a user per role and %d permits, Redis TLS with its ACL user (0 commands refused), PostgreSQL TLS verify-full: %d callbacks acked, %d replies, %d pushes joined; lost 0, doubled 0, out of order 0",
