@@ -55,6 +55,7 @@ type cli struct {
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
 	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`
+	Guard    guardCmd    `cmd:"" help:"Stand in front of an HTTP system that cannot bear everybody at once: share what it answers while the demand is high."`
 	Version  versionCmd  `cmd:"" help:"Print version and build."`
 }
 
@@ -224,6 +225,19 @@ type repeatsCmd struct {
 
 func (c repeatsCmd) Run(ctx context.Context) error {
 	return app.Repeats(ctx, app.RepeatsOptions{Ops: c.Ops, Key: c.Key, Since: c.Since, Account: c.Account, Limit: c.Limit, JSON: c.JSON, Out: os.Stdout})
+}
+
+type guardCmd struct {
+	Config   string            `help:"YAML file; deployments/config/guard.yaml is a commented sample." type:"path" env:"TIDEGATE_GUARD_CONFIG"`
+	Set      map[string]string `help:"Override one key, for example --set guard.threshold=200. Environment variables do the same: TIDEGATE_GUARD_GUARD__THRESHOLD." mapsep:"none"`
+	Print    bool              `name:"print-config" help:"Print the effective configuration without secrets and exit."`
+	Upstream string            `help:"The system behind, for example http://127.0.0.1:9000."`
+	Addr     string            `help:"Where clients come; the default is 127.0.0.1:8070."`
+	Share    []string          `help:"Path that may be shared, as a pattern: --share '/seats/{train}'. Give it several times. Everything else passes the gate only." sep:"none"`
+}
+
+func (c guardCmd) Run(ctx context.Context) error {
+	return app.Guard(ctx, app.GuardOptions{Source: app.Source{File: c.Config, Set: c.Set}, Upstream: c.Upstream, Addr: c.Addr, Share: c.Share, Print: c.Print})
 }
 
 type versionCmd struct{}

@@ -137,7 +137,7 @@ func (c *Config) nameGroups() {
 // ignored begins the names of variables that are ours and no settings. Those of
 // fault tests are unknown keys in a release, where they do nothing.
 func ignored() []string {
-	names := []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "OPS_KEY", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_"}
+	names := []string{EnvPrefix + "TEST_", EnvPrefix + "ENGINES_", EnvPrefix + "CONFIG", EnvPrefix + "OPS_KEY", EnvPrefix + "CACHE_DIR", EnvPrefix + "SDK_", EnvPrefix + "SIM_", GuardEnvPrefix}
 	if crash.Enabled {
 		names = append(names, EnvPrefix+"CRASH_", EnvPrefix+"LIVELOCK")
 	}
