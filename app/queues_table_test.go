@@ -49,10 +49,10 @@ func TestQueueTableShowsTheWorstFirst(t *testing.T) {
 		`^card +0 +0s +ok$`,
 	}
 	for i, w := range want {
-		require.Regexp(t, regexp.MustCompile(w), lines[2+i])
+		require.Regexp(t, w, lines[2+i])
 	}
 	all := queueTable{from: "x", all: true}.draw(bad())
-	require.Regexp(t, regexp.MustCompile(`(?m)^ +0 +3 +0\.8s `), all)
+	require.Regexp(t, `(?m)^ +0 +3 +0\.8s `, all)
 }
 
 // Columns stay where they are when colours are on.

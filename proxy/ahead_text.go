@@ -94,7 +94,10 @@ func roughly(d time.Duration) time.Duration {
 	case d <= 5*time.Minute:
 		step = 30 * time.Second
 	}
-	return max(step, (d+step-1)/step*step)
+	if over := d % step; over > 0 {
+		d += step - over
+	}
+	return max(step, d)
 }
 
 func waitZh(d time.Duration) string {

@@ -100,9 +100,14 @@ func (w *Watch) Ahead(account, key string) (Place, bool) {
 	}
 	p := l.whole
 	if n := len(l.partitions); n > 0 {
-		p = l.partitions[kafka.Partition([]byte(key), int32(n))]
+		p = l.partitions[partitionOf(key, int32(n))]
 	}
 	return p.Place, p.ok && p.Wait >= w.d.Threshold
+}
+
+// partitionOf is where the door's record goes: its key is the openid.
+func partitionOf(openid string, partitions int32) int32 {
+	return kafka.Partition([]byte(openid), partitions)
 }
 
 // WasLong tells that some follower of the account may have been told to wait

@@ -135,7 +135,7 @@ func numbers(ps []*partition) string {
 func (s *set) overloaded() alarm.Alarm {
 	exceed, stuck := 0, 0
 	for _, p := range s.partitions {
-		if p.over.open {
+		if p.over.open && !p.unseen {
 			exceed++
 			if p.status.stuck() {
 				stuck++

@@ -64,16 +64,33 @@ func (s *set) hold(o kafka.Owners, ok bool) {
 }
 
 // judge settles everything after a survey.
-func (s *set) judge(c Config, retention time.Duration, now time.Time) {
+func (s *set) judge(c Config, topic kafka.TopicInfo, now time.Time) {
+	s.drop(topic, now)
 	if s.err != nil {
 		return
 	}
 	for _, p := range s.partitions {
+		p.unseen = now.Sub(p.seen) >= s.window
 		if p.seen.Equal(now) {
-			p.judge(now, s.limits, retention)
+			p.judge(now, s.limits, topic.Retention)
 		}
 	}
 	s.bench.check(s.limits, c.DepthMode, now)
+}
+
+// drop forgets partitions that the topic has not any more: it was deleted, or
+// made anew with fewer of them. The window is for brokers that have not heard of
+// a change yet. A partition that is there and cannot be measured has no leader:
+// what waits in it still waits, so its alarms stay.
+func (s *set) drop(topic kafka.TopicInfo, now time.Time) {
+	for i := len(s.partitions) - 1; i >= 0; i-- {
+		p := s.partitions[i]
+		there := topic.Exists && p.lag.Partition < topic.Partitions
+		if !there && now.Sub(p.seen) >= s.window {
+			s.partitions = slices.Delete(s.partitions, i, i+1)
+			s.bench.seats = slices.Delete(s.bench.seats, i, i+1)
+		}
+	}
 }
 
 // totals of a queue.

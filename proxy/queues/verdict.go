@@ -23,6 +23,7 @@ type seat struct {
 	depth  int64
 	status Status
 	moving bool // something of it was worked lately
+	unseen bool // for a window: the rest of the seat is old
 
 	over  gate // above max_depth; closes below 80 % of it
 	deep  gate // above warn_depth
@@ -44,22 +45,29 @@ type bench struct {
 // counts as failed – would call all robots failed when it is the back ends that
 // are slow. So: faulty needs a position that does not move, slow needs others
 // that do better, and when more than half exceed the maximum it is an overload
-// and nobody is called either.
+// and nobody is called either. A seat that was not measured for long keeps its
+// verdict and says nothing about the others.
 func (b *bench) check(l Limits, mode string, now time.Time) {
+	n, exceed := 0, 0
 	for _, s := range b.seats {
+		if s.unseen {
+			continue
+		}
 		s.count(l)
-	}
-	n := len(b.seats)
-	exceed := 0
-	for _, s := range b.seats {
+		n++
 		if s.over.open {
 			exceed++
 		}
 	}
+	if n == 0 && len(b.seats) > 0 {
+		return
+	}
 	many := n > 1 && 2*exceed > n && mode != Paper
 	b.overload.step(many, !many, enterChecks, leaveChecks)
 	for i, s := range b.seats {
-		s.turn(b.next(i, l, mode), now)
+		if !s.unseen {
+			s.turn(b.next(i, l, mode), now)
+		}
 	}
 }
 
@@ -114,7 +122,7 @@ func (b *bench) next(i int, l Limits, mode string) Verdict {
 func (b *bench) median(except int) int64 {
 	depths := make([]int64, 0, len(b.seats))
 	for i, s := range b.seats {
-		if i != except {
+		if i != except && !s.unseen {
 			depths = append(depths, s.depth)
 		}
 	}

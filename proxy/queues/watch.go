@@ -141,7 +141,7 @@ func (w *Watch) Check(ctx context.Context) error {
 	var wanted []alarm.Alarm
 	for _, q := range *w.known {
 		s := w.sets[q]
-		s.judge(w.cfg, w.shape[q.Topic].Retention, now)
+		s.judge(w.cfg, w.shape[q.Topic], now)
 		wanted = append(wanted, s.wanted()...)
 	}
 	w.fired = tell(w.d.Alarms, w.fired, wanted)

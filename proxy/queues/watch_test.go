@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/stretchr/testify/require"
 
 	"tidegate/pkg/fault"
-	"tidegate/pkg/wire"
 	"tidegate/proxy/queues"
 )
 
@@ -97,23 +95,19 @@ func TestPaperMode(t *testing.T) {
 // T30: offsets that went back are told, and so are records that retention took.
 func TestRewindAndSkipped(t *testing.T) {
 	w := newWorld(t)
-	group, topic := wire.RobotGroup(w.names.Robot, "bank"), w.names.Topics.Callbacks("bank")
 	r := w.robot()
 	w.publish(2, 40)
 	w.caughtUp()
 	r.stop()
 	w.check(2)
-	w.raw(func(a sarama.ClusterAdmin) error {
-		_, err := a.AlterConsumerGroupOffsets(group, map[string]map[int32]sarama.OffsetAndMetadata{topic: {2: {Offset: 10, LeaderEpoch: -1}}}, nil)
-		return err
-	})
+	w.reset(2, 10)
 	w.check(3)
 	p := w.callbacks(2)
 	require.Equal(t, queues.Rewind, p.Status)
 	require.Equal(t, int64(30), p.Depth)
 	require.Equal(t, map[string]int{"fires queue_rewind callbacks bank": 1}, w.told())
 
-	w.raw(func(a sarama.ClusterAdmin) error { return a.DeleteRecords(topic, map[int32]int64{2: 25}) })
+	w.deleteBefore(2, 25)
 	w.check(2)
 	require.Equal(t, int64(15), w.callbacks(2).Skipped)
 	require.Equal(t, map[string]int{"fires queue_skipped callbacks bank": 1}, w.told())

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
+	"github.com/IBM/sarama" //nolint:depguard // what operators do to offsets and records is no business of our adapter
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -294,7 +294,25 @@ func (w *world) held(n int) {
 	}, 40*time.Second, 20*time.Millisecond)
 }
 
-func (w *world) raw(do func(sarama.ClusterAdmin) error) {
+// reset sets the robots' position by hand, as an operator does.
+func (w *world) reset(partition int32, offset int64) {
+	w.t.Helper()
+	at := map[string]map[int32]sarama.OffsetAndMetadata{w.names.Topics.Callbacks("bank"): {partition: {Offset: offset, LeaderEpoch: -1}}}
+	w.operate(func(a sarama.ClusterAdmin) error {
+		_, err := a.AlterConsumerGroupOffsets(wire.RobotGroup(w.names.Robot, "bank"), at, nil)
+		return err
+	})
+}
+
+// deleteBefore is what retention does.
+func (w *world) deleteBefore(partition int32, offset int64) {
+	w.t.Helper()
+	w.operate(func(a sarama.ClusterAdmin) error {
+		return a.DeleteRecords(w.names.Topics.Callbacks("bank"), map[int32]int64{partition: offset})
+	})
+}
+
+func (w *world) operate(do func(sarama.ClusterAdmin) error) {
 	w.t.Helper()
 	a, err := sarama.NewClusterAdmin(w.cfg.Brokers, sarama.NewConfig())
 	require.NoError(w.t, err)
