@@ -139,3 +139,24 @@ func TestTokensDoNotPrint(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf(f, tok), "very-secret-value")
 	}
 }
+
+// A renewal that is under way when its account is taken away or gets other
+// credentials ends in silence: nobody would take back what it says.
+func TestARenewalOfAnAccountThatIsGoneTellsNobody(t *testing.T) {
+	other := shop
+	other.Secret = "changed"
+	for name, next := range map[string][]token.Account{"removed": nil, "replaced": {other}} {
+		c := newClock()
+		p := &platform{clock: c, entered: make(chan struct{}), hold: make(chan struct{}), err: &wechat.APIError{API: wechat.APIStableToken, Code: 40125}}
+		told := 0
+		n := newNode(t, p, nil, func(o *token.Options) { o.Told = func(string, int, bool, string) { told++ } })
+		ended := make(chan error)
+		go func() { _, err := n.Token(t.Context(), "shop"); ended <- err }()
+		<-p.entered
+		n.SetAccounts(next)
+		close(p.hold)
+		require.Equal(t, fault.Stopped, fault.KindOf(<-ended), name)
+		require.Zero(t, told, name)
+		require.Zero(t, testutil.CollectAndCount(n.reg, "tidegate_token_stopped"), name)
+	}
+}

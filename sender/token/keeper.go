@@ -34,7 +34,8 @@ type Options struct {
 	Judge func(error) Verdict
 	// Told hears that an account has got no token failures times in a row, and
 	// why, and that it has one again (failures is 0, why is empty). stop says that
-	// WeChat refuses the account. It must not wait; nil hears nothing.
+	// WeChat refuses the account. It must neither wait nor call the keeper; nil
+	// hears nothing.
 	Told func(account string, failures int, stop bool, why string)
 	// Now is the clock; nil means the real one.
 	Now func() time.Time

@@ -46,8 +46,7 @@ func (k *Keeper) renew(ctx context.Context, h *holder, why reason) (Token, error
 	if h.adopt(t) {
 		k.log.Info("account works again: WeChat gives tokens", zap.String("account", h.account.Name))
 	}
-	k.met.stopped.WithLabelValues(h.account.Name).Set(0)
-	k.opt.Told(h.account.Name, 0, false, "")
+	k.tell(h, 0, false, "")
 	return t, nil
 }
 
@@ -66,15 +65,31 @@ func (k *Keeper) failed(ctx context.Context, h *holder, err error) error {
 	case !v.Stop:
 		k.log.Warn("no token yet", fields...)
 	}
-	if v.Stop {
-		k.met.stopped.WithLabelValues(h.account.Name).Set(1)
-	}
 	why := fmt.Sprintf("%s, errcode %d", fault.KindOf(err), v.Code)
 	if v.Stop {
 		why = fmt.Sprintf("errcode %d: %s", v.Code, advice(v.Code))
 	}
-	k.opt.Told(h.account.Name, failures, v.Stop, why)
+	k.tell(h, failures, v.Stop, why)
 	return fault.New(fault.KindOf(err), "token of "+h.account.Name, "%w", err).WithRetryAfter(pause)
+}
+
+// tell shows how a renewal went, unless the account was taken away or has got
+// other credentials meanwhile: nobody would take back what is said then. The
+// lock puts it before or after such a change, never in between.
+func (k *Keeper) tell(h *holder, failures int, stop bool, why string) {
+	name := h.account.Name
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.holders[name] != h {
+		return
+	}
+	switch {
+	case failures == 0:
+		k.met.stopped.WithLabelValues(name).Set(0)
+	case stop:
+		k.met.stopped.WithLabelValues(name).Set(1)
+	}
+	k.opt.Told(name, failures, stop, why)
 }
 
 // verdict reads our own refusals from their kind and WeChat's by the judge.
