@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
+	"github.com/IBM/sarama" //nolint:depguard // users are made with the means of whoever runs Kafka; the product makes none
 	"github.com/stretchr/testify/require"
 
 	"tidegate/pkg/sqldb"
