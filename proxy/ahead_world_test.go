@@ -190,4 +190,3 @@ func (l *line) told(rec *httptest.ResponseRecorder) string {
 	require.Equal(l.t, []string{openid, ghID, "text"}, []string{m.ToUserName, m.FromUserName, m.MsgType})
 	return m.Content
 }
-
