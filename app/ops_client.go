@@ -102,10 +102,13 @@ func (c *opsClient) get(ctx context.Context, path string, q url.Values, dst any)
 }
 
 // refused says what the other side said; what it sends that is no problem of
-// ours is not repeated to the terminal.
+// ours is not repeated to the terminal, nor is anything that would steer it.
 func (c *opsClient) refused(path string, status int, text []byte) error {
 	var p struct{ Detail, Do, Errcode string }
-	switch err := json.Unmarshal(text, &p); {
+	err := json.Unmarshal(text, &p)
+	const most = 1000 // letters of a sentence
+	p.Detail, p.Do = printable(p.Detail, most), printable(p.Do, most)
+	switch {
 	case err == nil && p.Errcode == "invalid" && p.Detail != "":
 		return usage(errors.New(p.Detail))
 	case err == nil && p.Do != "":

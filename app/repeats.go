@@ -78,8 +78,10 @@ func printRepeats(out io.Writer, v receipts.RepeatsView) error {
 
 // forTerminal keeps text that came from outside from steering the terminal or
 // breaking the table.
-func forTerminal(s string) string {
-	const most = 60
+func forTerminal(s string) string { return printable(s, 60) }
+
+// printable replaces what is no visible letter, and shortens to so many.
+func printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {
 			return '?'
