@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -87,10 +88,22 @@ func (w *watch) sample(o *outlet) sample {
 		d := o.spool.Depth()
 		s.records, s.disk, s.limit, s.oldest = d.Records, d.Disk, d.Max, d.Oldest
 		// Counted in the directory: a person removes the files while we run.
-		aside, _ := filepath.Glob(filepath.Join(o.dir, "*.bad")) // only a bad pattern is an error
-		s.aside = len(aside)
+		s.aside = aside(o.dir)
 	}
 	return s
+}
+
+// aside counts what the spool has put aside. A directory that cannot be read is
+// told by the spool itself, which writes there.
+func aside(dir string) int {
+	files, _ := os.ReadDir(dir)
+	n := 0
+	for _, f := range files {
+		if filepath.Ext(f.Name()) == ".bad" {
+			n++
+		}
+	}
+	return n
 }
 
 // broken is how many topics' breakers are open.

@@ -47,7 +47,7 @@ func TestRefusedCallbacksRaiseAnAlarm(t *testing.T) {
 // One fault after the other, each with its alarm, which ends with it.
 func TestFaultsAtTheDoorRaiseTheirAlarms(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "spool[1]") // a name that is also a pattern, which does not match itself
 	w := newWorld(t, wechat.ModeSafe, nil, withSpool(dir))
 	w.q.set(errAway)
 	w.redis.Fail("MISCONF the disk is full")
