@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidegate/pkg/wire"
+	"tidegate/robot"
 )
 
 // D12: a callback that was acknowledged before another one of its user was sent,
@@ -30,4 +31,26 @@ func TestBrokenOrderIsCounted(t *testing.T) {
 	w.send(held, arrived("u1", 5, 0))
 	w.awaitReceipts(5)
 	require.Equal(t, 1, counted(t, w.reg, "tidegate_robot_order_breaks_total"))
+}
+
+// Whoever lets a partition go forgets its users: memory is for what is worked
+// here, and who works it meanwhile is not known.
+func TestAPartitionThatIsGivenUpIsForgotten(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	r := w.start(account("a"))
+	now := time.Now()
+	arrived := func(openid string, n int, before time.Duration) *wire.Callback {
+		c := callback("a", openid, n, "hello")
+		c.ReceivedAt = wire.Millis(now.Add(-before))
+		return c
+	}
+	w.send(arrived("u1", 1, 0))
+	w.awaitReceipts(1)
+	require.NoError(t, r.SetAccounts([]robot.Account{account("b")}))
+	require.NoError(t, r.SetAccounts([]robot.Account{account("a")}))
+	w.send(arrived("u1", 2, 20*time.Second))
+	w.awaitReceipts(2)
+	require.Zero(t, counted(t, w.reg, "tidegate_robot_order_breaks_total"))
+	w.send(arrived("u1", 3, 40*time.Second))
+	require.Eventually(t, func() bool { return counted(t, w.reg, "tidegate_robot_order_breaks_total") == 1 }, patient, 10*time.Millisecond)
 }

@@ -89,7 +89,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 		Workers:   m.workers,
 		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow,
 		SessionTimeout: r.cfg.SessionTimeout, StallAfter: r.cfg.StalledAfter, GiveUpAfter: r.cfg.GiveUpAfter,
-		OnRevoke: r.pending.forget,
+		OnRevoke: r.forget,
 		OnStall:  func(s kafka.Stall) { r.stalled(m, s) },
 		OnFreeze: func(gap time.Duration) { r.frozen(m, gap) },
 		OnResume: func() { r.recovered(m) },
@@ -99,6 +99,12 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 	}
 	m.group = g
 	return m, nil
+}
+
+// forget drops what is remembered for a partition that somebody else works now.
+func (r *Robot) forget(topic string, partition int32) {
+	r.pending.forget(topic, partition)
+	r.arrivals.forget(topic, partition)
 }
 
 // start runs a member until it is cancelled; called with the lock.

@@ -57,6 +57,13 @@ func (a *arrivals) late(rec kafka.Record, c *wire.Callback) bool {
 	return before-c.ReceivedAt > maxAck.Milliseconds()
 }
 
+// forget drops the users of a partition that somebody else works now.
+func (a *arrivals) forget(topic string, partition int32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.of, part{topic, partition})
+}
+
 // make finds a place for a user, if need be that of the one who came first.
 func (l *latest) make(openid string, size int) {
 	if len(l.order) < size {
