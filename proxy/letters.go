@@ -93,7 +93,7 @@ func claimKey(c *wire.Callback) string { return c.IdentityHash }
 // and every retry of one callback lies on one trace (W3C trace context 00).
 func traceParent(h idgen.Hash) string {
 	var span [8]byte
-	binary.BigEndian.PutUint64(span[:], rand.Uint64()) //nolint:gosec // it tells spans apart and guards nothing
+	binary.BigEndian.PutUint64(span[:], rand.Uint64()) // it tells spans apart and guards nothing
 	b := make([]byte, 0, len("00--01-")+2*(16+len(span)))
 	b = hex.AppendEncode(append(b, "00-"...), h[:16])
 	b = hex.AppendEncode(append(b, '-'), span[:])

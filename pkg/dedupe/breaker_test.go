@@ -20,7 +20,7 @@ func TestOneHiccupDoesNotOpenTheBreaker(t *testing.T) {
 
 		turns := 0
 		for range 3 { // three pipelines in a row
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			for range 500 {
 				if b.note(false, true) {
 					turns++
@@ -29,7 +29,7 @@ func TestOneHiccupDoesNotOpenTheBreaker(t *testing.T) {
 		}
 		require.Equal(t, 1, turns)
 		require.False(t, b.allow())
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		require.True(t, b.allow(), "the probe")
 		require.False(t, b.allow(), "one probe for each interval")
 		require.True(t, b.note(true, false))
