@@ -57,9 +57,11 @@ type Board struct {
 	sinks []Sink
 	now   func() time.Time
 	gauge *prometheus.GaugeVec
+	lost  prometheus.Counter
 
 	mu     sync.Mutex
 	firing map[id]Transition
+	full   bool // it has been logged that there is no room
 }
 
 // maxFiring bounds the board. Names and subjects come from bounded sets, so
@@ -80,7 +82,10 @@ func NewBoard(log *zap.Logger, reg prometheus.Registerer, now func() time.Time, 
 			Name: "tidegate_alarm_firing", Help: "Conditions that need a person now, by name; 0 after they ended.",
 		}, []string{"name", "severity"}),
 	}
-	telemetry.Registerer(reg).MustRegister(b.gauge)
+	b.lost = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tidegate_alarm_no_room_total", Help: "Times that a condition was reported and not told, because too many fired.",
+	})
+	telemetry.Registerer(reg).MustRegister(b.gauge, b.lost)
 	return b
 }
 
@@ -96,7 +101,11 @@ func (b *Board) Fire(a Alarm) {
 		return
 	}
 	if len(b.firing) >= maxFiring {
-		b.log.Error("too many alarms fire; this one is not told", zap.String("alarm", a.Name), zap.Int("firing", len(b.firing)))
+		b.lost.Inc()
+		if !b.full { // rooms repeat themselves every second
+			b.full = true
+			b.log.Error("too many alarms fire; this one and others are not told until some end", zap.String("alarm", a.Name), zap.Int("firing", len(b.firing)))
+		}
 		return
 	}
 	now := b.now()
@@ -121,6 +130,7 @@ func (b *Board) Resolve(name, subject string) {
 		return
 	}
 	delete(b.firing, key)
+	b.full = false
 	t.Firing, t.At = false, b.now()
 	b.gauge.WithLabelValues(t.Name, string(t.Severity)).Dec()
 	b.log.Info("alarm resolved", zap.String("alarm", name), zap.String("subject", subject), zap.Duration("after", t.At.Sub(t.Since)))

@@ -1,6 +1,7 @@
 package alarm_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"tidegate/pkg/alarm"
 )
@@ -48,4 +50,40 @@ func TestNilBoardIsSilent(t *testing.T) {
 	b.Fire(alarm.Alarm{Name: "x"})
 	b.Resolve("x", "")
 	require.Empty(t, b.Firing())
+}
+
+// A full board is a mistake of ours: it is told once, and counted.
+func TestAFullBoardIsLoggedOnce(t *testing.T) {
+	core, logs := observer.New(zap.ErrorLevel)
+	reg := prometheus.NewRegistry()
+	b := alarm.NewBoard(zap.New(core), reg, nil)
+	fire := func(n int) {
+		b.Fire(alarm.Alarm{Name: "queue_faulty", Subject: strconv.Itoa(n), Severity: alarm.Warning})
+	}
+	for n := range 5000 {
+		fire(n)
+	}
+	fire(4999)
+	held := len(b.Firing())
+	require.Less(t, held, 5000)
+	lost := func() int {
+		all, err := reg.Gather()
+		require.NoError(t, err)
+		for _, m := range all {
+			if m.GetName() == "tidegate_alarm_no_room_total" {
+				return int(m.GetMetric()[0].GetCounter().GetValue())
+			}
+		}
+		return -1
+	}
+	require.Equal(t, 1, logs.Len())
+	require.Equal(t, 5001-held, lost())
+
+	b.Resolve("queue_faulty", "0")
+	fire(4999)
+	require.Equal(t, 1, logs.Len(), "there was room for it")
+	fire(4998)
+	fire(4998)
+	require.Equal(t, 2, logs.Len(), "it is full once more")
+	require.Equal(t, 5001-held+2, lost())
 }
