@@ -195,6 +195,44 @@ func TestInvalidationWhileRedisIsAway(t *testing.T) {
 	require.NotEqual(t, guard.Hit, r.How, "the other node fetches anew")
 }
 
+// A lease that could not be given up because Redis refused writes is given up
+// when it takes them again: nobody waits for its end.
+func TestALeaseIsGivenUpWhenRedisIsBack(t *testing.T) {
+	server, err := redismem.Start("")
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	open := opener(t)
+	a, b := start(t, config(), open(server.Addr())), start(t, config(), open(server.Addr()))
+	n := &native{gate: make(chan struct{}), entered: make(chan string, 10)}
+	first := ask(t.Context(), a, "a", n)
+	<-n.entered
+	server.Fail("MISCONF the disk is full")
+	close(n.gate)
+	r := <-first
+	require.NoError(t, r.err)
+	require.Equal(t, guard.Local, r.How, "the fault happened: the value could not be published")
+	server.Fail("")
+	n.gate, n.entered = nil, nil
+	begin := time.Now()
+	r.Result, err = b.Do(t.Context(), "a", n.fetch("a"))
+	require.NoError(t, err)
+	require.NotEqual(t, guard.Local, r.How)
+	require.Less(t, time.Since(begin), config().TokenTimeout/2)
+}
+
+// A question for a lease that was held up on its way until nobody waits for the
+// answer leaves no lease.
+func TestAQuestionThatComesLateLeavesNoLease(t *testing.T) {
+	now := time.UnixMicro(1_700_000_000_000_000)
+	s := guard.NewTestStore(opener(t)(engine(t)), config(), "a", true, func() time.Time { return now })
+	what, err := s.TakeLate(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, "WAIT", what)
+	what, _, _, err = s.Look(t.Context(), "another", "take")
+	require.NoError(t, err)
+	require.Equal(t, "LEASE", what)
+}
+
 // A node that starts while Redis is away works at once.
 func TestStartWithoutRedis(t *testing.T) {
 	g := start(t, config(), opener(t)("127.0.0.1:1"))

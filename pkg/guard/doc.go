@@ -18,9 +18,10 @@
 //     replaces nothing newer, and what was fetched before an invalidation is never
 //     served after it.
 //   - A caller is only answered from a step that began after it came.
-//   - The fetches that run on all nodes together are at most Gate, as long as the
-//     nodes stay the same; a node that comes takes its share when the others have
-//     heard of it (Flush) and their fetches in flight have ended.
+//   - The fetches that run on all nodes together are at most Gate while the nodes
+//     stay the same. A node that comes begins with a share by the largest number of
+//     nodes; until the others have heard of it (one flush, 50 ms) and their fetches
+//     of before have ended, the sum may be above Gate by that share.
 //   - Everything is bounded: callers that wait, resources, sizes, lives.
 //
 // On failure: without Redis each node goes on alone (Local) with its share of

@@ -29,6 +29,12 @@ func (s TestStore) Look(ctx context.Context, owner, what string) (found, body st
 	return a.what, string(a.body), a.fence, err
 }
 
+// TakeLate is a look that arrives a second after anybody waits for its answer.
+func (s TestStore) TakeLate(ctx context.Context, now time.Time) (string, error) {
+	a, err := s.store.look(ctx, s.p, question{owner: "late", what: "take", waits: now.Add(-time.Second).UnixMicro()})
+	return a.what, err
+}
+
 // LookFrom is one look without taking the lease, in a protection that began then.
 func (s TestStore) LookFrom(ctx context.Context, started int64, life time.Duration) (string, error) {
 	a, err := s.store.look(ctx, s.p, question{owner: "x", what: "look", started: started, life: life})

@@ -150,6 +150,7 @@ func (f *flight) publish(ctx context.Context, r *fetching, l landed, cut []*tick
 			f.answer(r, cut, l, Lease)
 			return
 		}
+		f.g.orphaned(f, r.fence)
 	}
 	cut = f.entitled(r, cut)
 	if r.keep && f.unvoided(r) {
@@ -172,7 +173,11 @@ func (f *flight) answer(r *fetching, cut []*ticket, l landed, how How) {
 // end gives up the lease and leaves a mark, in Redis or here.
 func (f *flight) end(ctx context.Context, r *fetching, l landed, mark string, life time.Duration) {
 	if r.fence != 0 {
-		f.g.asked(ctx, f.g.store.settle(ctx, f.place, f.owner, r.fence, mark, life))
+		err := f.g.store.settle(ctx, f.place, f.owner, r.fence, mark, life)
+		f.g.asked(ctx, err)
+		if err != nil {
+			f.g.orphaned(f, r.fence)
+		}
 		return
 	}
 	if !r.keep || mark == noMark {

@@ -241,7 +241,7 @@ func (f *flight) look(ctx context.Context, cut []*ticket) time.Duration {
 
 // ask is one look, with the body readable.
 func (f *flight) ask(ctx context.Context, what string) (answer, error) {
-	q := question{owner: f.owner, what: what, full: f.g.full()}
+	q := question{owner: f.owner, what: what, full: f.g.full(), waits: f.g.waitsUntil()}
 	if f.g.cfg.TTLStart == StartActivation {
 		q.started, _ = f.g.mode.activation()
 		q.life = f.g.lifeAt(f.place)

@@ -47,7 +47,7 @@ func (g *Guard) flush(ctx context.Context) {
 		g.gate.setLimit(g.mode.gateShare(time.Now()))
 		return
 	}
-	if !g.pay(ctx) {
+	if !g.pay(ctx) || !g.tidy(ctx) {
 		return
 	}
 	r := g.mode.take()
@@ -87,7 +87,7 @@ func (g *Guard) hear(p pulse) {
 	now := time.Now()
 	began, ended := g.mode.hear(now, p)
 	g.mu.Lock()
-	g.last = p
+	g.last, g.lastAt = p, now
 	g.mu.Unlock()
 	g.gate.setLimit(g.mode.gateShare(now))
 	if began {
@@ -97,6 +97,18 @@ func (g *Guard) hear(p pulse) {
 	if ended {
 		g.log.Info("protection ends: every caller gets fresh data")
 	}
+}
+
+// waitsUntil is the server's time until which an answer is waited for: what the
+// last beat told, the time since, the budget, and a second for clocks that do not
+// run alike. 0 if nothing is known.
+func (g *Guard) waitsUntil() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last.at == 0 {
+		return 0
+	}
+	return g.last.at + (time.Since(g.lastAt) + g.cfg.Budget + time.Second).Microseconds()
 }
 
 // maxUsed bounds the resources that one flush reports; the rest come with the
@@ -209,7 +221,43 @@ func (g *Guard) owe(p place, fence int64) {
 func (g *Guard) owing() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.owed)
+	return len(g.owed) + len(g.orphans)
+}
+
+// orphan is a lease that could not be given up.
+type orphan struct {
+	place place
+	owner string
+	fence int64
+}
+
+// orphaned remembers a lease to give up when Redis is back: others would wait for
+// its end. Beyond maxUsed they do.
+func (g *Guard) orphaned(f *flight, fence int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.orphans) < maxUsed {
+		g.orphans = append(g.orphans, orphan{f.place, f.owner, fence})
+	}
+	f.owner = token() // the flight's next lease is another one
+}
+
+// tidy gives up the leases that could not be given up before.
+func (g *Guard) tidy(ctx context.Context) bool {
+	g.mu.Lock()
+	all := g.orphans
+	g.orphans = nil
+	g.mu.Unlock()
+	for i, o := range all {
+		if err := g.store.settle(ctx, o.place, o.owner, o.fence, noMark, 0); err != nil {
+			g.asked(ctx, err)
+			g.mu.Lock()
+			g.orphans = append(g.orphans, all[i:]...)
+			g.mu.Unlock()
+			return false
+		}
+	}
+	return true
 }
 
 // pay tells Redis the invalidations that it missed, before this node believes

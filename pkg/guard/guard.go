@@ -54,6 +54,8 @@ type Guard struct {
 	alone   time.Time        // until then Redis is not believed: see owe
 	used    map[string]struct{}
 	last    pulse // the last beat
+	lastAt  time.Time
+	orphans []orphan
 
 	kick   chan struct{}   // there is something to flush
 	urgent chan struct{}   // and at once

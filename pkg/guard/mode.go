@@ -26,9 +26,18 @@ type mode struct {
 	started int64     // its begin on the server's clock, 0 if not known
 	since   time.Time // its begin on ours
 	raise   bool      // protection began here and Redis does not know yet
-	nodes   int       // as the last flush told
-	heard   time.Time // when that was
+	nodes   int       // to divide the gate by; 0 if not known
+	heard   time.Time // when a flush last told
+	fewer   int       // nodes that it told of, if fewer than that
+	waned   time.Time // since when
 }
+
+// The share of a node becomes smaller at once, when it hears of another, and
+// larger only when all others must have heard of it.
+const (
+	newsLife  = 500 * time.Millisecond // how long a node goes by what it heard
+	growAfter = 250 * time.Millisecond // several flushes
+)
 
 func newMode(cfg Config) *mode { return &mode{cfg: cfg, local: slice.NewWindow(cfg.window())} }
 
@@ -37,16 +46,16 @@ func newMode(cfg Config) *mode { return &mode{cfg: cfg, local: slice.NewWindow(c
 func (m *mode) arrive(now time.Time, shared bool) (protected, began bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	here := m.local.Add(now, 1)
+	here := float64(m.local.Add(now, 1))
 	m.unsent++
 	if m.cfg.Threshold == 0 {
 		began = m.since.IsZero()
 		m.begin(now)
 		return true, began
 	}
-	count, threshold := m.countLocked(now), m.cfg.Threshold
+	count, threshold := m.countLocked(now), float64(m.cfg.Threshold)
 	if !shared {
-		count, threshold = here, m.ownThreshold(now)
+		count, threshold = here, float64(m.ownThreshold(now))
 	}
 	switch on := now.Before(m.until); {
 	case count > threshold:
@@ -81,8 +90,8 @@ func (m *mode) gateFull(now time.Time) (began bool) {
 }
 
 // lingers reports that the demand is not low enough to end protection.
-func (m *mode) lingers(count, threshold int64) bool {
-	return float64(count) >= m.cfg.ExitRatio*float64(threshold)
+func (m *mode) lingers(count, threshold float64) bool {
+	return count >= m.cfg.ExitRatio*threshold
 }
 
 // ownThreshold is this node's share when it knows nothing of the others.
@@ -90,12 +99,12 @@ func (m *mode) ownThreshold(now time.Time) int64 {
 	return max(m.cfg.Threshold/int64(m.ownNodes(now)), 1)
 }
 
-func (m *mode) countLocked(now time.Time) int64 {
-	sum := m.sum
-	if now.Sub(m.sumAt) > m.cfg.Window {
-		sum = 0 // nobody asked for a whole window: nothing of that is left
-	}
-	return sum + m.flying + m.unsent
+// countLocked is the demand of the window that ends now. What the last flush
+// told leaves the window as it grows older; were it counted in full, a flush that
+// takes long would look like demand.
+func (m *mode) countLocked(now time.Time) float64 {
+	left := max(1-float64(now.Sub(m.sumAt))/float64(m.cfg.Window), 0)
+	return float64(m.sum)*left + float64(m.flying+m.unsent)
 }
 
 // report is what a flush tells the cluster.
@@ -128,7 +137,7 @@ func (m *mode) counted(now time.Time, sum int64) (raise, renew bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sum, m.sumAt, m.flying = sum, now, 0
-	return sum > m.cfg.Threshold, m.lingers(sum, m.cfg.Threshold)
+	return sum > m.cfg.Threshold, m.lingers(float64(sum), float64(m.cfg.Threshold))
 }
 
 // hear takes the cluster's state.
@@ -136,7 +145,7 @@ func (m *mode) hear(now time.Time, p pulse) (began, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := now.Before(m.until)
-	m.nodes, m.heard = p.nodes, now
+	m.meet(now, p.nodes)
 	switch {
 	case p.started != 0:
 		if !was {
@@ -150,10 +159,24 @@ func (m *mode) hear(now time.Time, p pulse) (began, ended bool) {
 	return on && !was, was && !on
 }
 
+// meet takes the number of nodes that a flush told of.
+func (m *mode) meet(now time.Time, told int) {
+	known := m.ownNodes(now)
+	switch {
+	case told >= known:
+		m.nodes, m.waned = told, time.Time{}
+	case m.waned.IsZero() || told > m.fewer || m.nodes != known:
+		m.nodes, m.fewer, m.waned = known, told, now
+	case now.Sub(m.waned) >= growAfter:
+		m.nodes, m.waned = m.fewer, time.Time{}
+	}
+	m.heard = now
+}
+
 // ownNodes is the number of nodes to divide by: those that the last flush told
 // of, or the largest number if that is long ago.
 func (m *mode) ownNodes(now time.Time) int {
-	if m.nodes > 0 && now.Sub(m.heard) < nodeLife {
+	if m.nodes > 0 && now.Sub(m.heard) < newsLife {
 		return m.nodes
 	}
 	return m.cfg.Nodes
@@ -164,14 +187,14 @@ func (m *mode) ownNodes(now time.Time) int {
 func (m *mode) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes = 0
+	m.nodes, m.waned = 0, time.Time{}
 }
 
 // deaf reports that the news of the other nodes is old.
 func (m *mode) deaf(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return now.Sub(m.heard) >= nodeLife
+	return now.Sub(m.heard) >= newsLife
 }
 
 // gateShare is this node's part of the gate.
@@ -200,9 +223,9 @@ type modeView struct {
 func (m *mode) view(now time.Time, shared bool) modeView {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v := modeView{on: now.Before(m.until) || m.cfg.Threshold == 0, count: m.countLocked(now), threshold: m.cfg.Threshold, nodes: m.ownNodes(now)}
+	v := modeView{on: now.Before(m.until) || m.cfg.Threshold == 0, count: int64(math.Ceil(m.countLocked(now))), threshold: m.cfg.Threshold, nodes: m.ownNodes(now)}
 	if !shared {
-		v.count, v.threshold = m.local.Sum(now), int64(math.Max(float64(m.cfg.Threshold/int64(v.nodes)), 1))
+		v.count, v.threshold = m.local.Sum(now), m.ownThreshold(now)
 	}
 	return v
 }

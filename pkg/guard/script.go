@@ -30,7 +30,9 @@ local function field(key, name) return tonumber(redis.call('HGET', key, name) or
 // look: ARGV 2 owner, 3 life of a lease in ms, 4 what: 'take' the lease if it is
 // free, 'look' only, 'peek' for a stale value, 5 grace in µs, 6 begin of
 // protection or 0, 7 life from there in µs, 8 '1' if no resource may be added,
-// 9 life of the hashes in ms.
+// 9 life of the hashes in ms, 10 the time after which nobody waits for a lease any
+// more, or 0: a question that was held up on its way must not leave a lease that
+// nobody has.
 // Result: {HIT, body, age, fence} | {FAIL, µs left[, body, age, fence]} |
 // {STALE, body, age, fence} | {NONE} | {ALONE} | {FULL} | {WAIT, ms left} |
 // {FREE} | {LEASE, fence}. The same owner gets its lease again, after a lost reply.
@@ -61,6 +63,8 @@ if lease then
 end
 if ARGV[4] ~= 'take' then return {'FREE'} end
 if ARGV[8] == '1' and redis.call('EXISTS', KEYS[1]) == 0 then return {'FULL'} end
+local waits = tonumber(ARGV[10])
+if waits > 0 and now > waits then return {'WAIT', 50} end
 local mine = text(math.max(last + 1, gone + 1, fence + 1, now))
 redis.call('SET', KEYS[2], ARGV[2] .. ':' .. mine, 'PX', ARGV[3])
 redis.call('HSET', KEYS[3], 'n', mine)

@@ -96,11 +96,12 @@ type question struct {
 	started int64
 	life    time.Duration
 	full    bool
+	waits   int64 // the server's time until which the answer is waited for, or 0
 }
 
 func (s *store) look(ctx context.Context, p place, q question) (answer, error) {
 	v, err := s.run(ctx, s.scripts.look, s.keys(p), s.now(), q.owner, s.cfg.TokenTimeout.Milliseconds(), q.what,
-		s.cfg.StaleGrace.Microseconds(), q.started, q.life.Microseconds(), flag(q.full), s.cfg.keep().Milliseconds())
+		s.cfg.StaleGrace.Microseconds(), q.started, q.life.Microseconds(), flag(q.full), s.cfg.keep().Milliseconds(), q.waits)
 	if err != nil {
 		return answer{}, fmt.Errorf("look at a resource of %s: %w", s.backend, err)
 	}
