@@ -2,6 +2,7 @@ package sender
 
 import (
 	"fmt"
+	"time"
 
 	"tidegate/pkg/alarm"
 )
@@ -38,6 +39,21 @@ func (s *Sender) closed(account, api string, why cause, streak int, detail strin
 	}
 	if a.Name != "" {
 		s.alarms.Fire(a)
+	}
+}
+
+// relieve resolves the alarms of APIs whose pause is over and for which no letter
+// waits: without one nothing would ever end them. While the whole account is
+// closed its letters do not get as far as the API. That alarm stays: a person has
+// to change something, and only a letter shows whether it was done.
+func (s *Sender) relieve(stations []*station, now time.Time) {
+	for _, st := range stations {
+		if why, _, _ := st.whole.state(); why != causeNone {
+			continue
+		}
+		for _, r := range st.roads {
+			r.own.idle(now)
+		}
 	}
 }
 

@@ -80,6 +80,55 @@ func TestShortTroubleIsNotWorthAnAlarm(t *testing.T) {
 	require.Empty(t, firing(), "too fast mends itself")
 }
 
+// An API's alarm ends when its pause is over and nothing waits for it.
+func TestAnAlarmEndsWhenThereIsNothingToProbeWith(t *testing.T) {
+	for name, c := range map[string]struct {
+		a    answer
+		want []string
+	}{
+		"quota":   {answer{class: noQuota, code: 45009}, []string{"quota_used shop template_send"}},
+		"api":     {answer{class: apiStopped, code: 48001}, []string{"api_stopped shop template_send"}},
+		"account": {answer{class: stopped, code: 40164}, []string{"account_stopped shop"}},
+	} {
+		s, st, firing := alarming(t)
+		all := []*station{st}
+		r := st.road(wechat.APITemplateSend)
+		meet(t, r, day, c.a)
+		_, _, until := r.own.state()
+		if name == "account" { // only a letter shows that somebody has mended it
+			s.relieve(all, day.Add(1000*time.Hour))
+			require.Equal(t, c.want, firing(), name)
+			continue
+		}
+		s.relieve(all, until.Add(-time.Second))
+		require.Equal(t, c.want, firing(), "%s: the pause is not over", name)
+		tk, wait := r.enter(until.Add(50 * time.Second)) // a letter waits
+		require.Zero(t, wait)
+		s.relieve(all, until.Add(5*time.Minute))
+		require.Equal(t, c.want, firing(), "%s: its probe is out", name)
+		r.back(tk)
+		s.relieve(all, until.Add(100*time.Second))
+		require.Equal(t, c.want, firing(), "%s: it was there a moment ago", name)
+		s.relieve(all, until.Add(3*time.Minute))
+		require.Empty(t, firing(), name)
+
+		probe(t, r, c.a)
+		require.Equal(t, c.want, firing(), "%s: the next letter finds it as it was", name)
+		probe(t, r, answer{class: sent})
+		require.Empty(t, firing(), name)
+	}
+}
+
+// Trouble of an API, behind an account that is closed as a whole.
+func TestAnAlarmStaysWhileItsLettersWaitForTheAccount(t *testing.T) {
+	s, st, firing := alarming(t)
+	r := st.road(wechat.APITemplateSend)
+	meet(t, r, day, answer{class: noQuota, code: 45009})
+	meet(t, st.road(wechat.APICustomSend), day, answer{class: stopped, code: 40164})
+	s.relieve([]*station{st}, day.Add(100*time.Hour))
+	require.ElementsMatch(t, []string{"account_stopped shop", "quota_used shop template_send"}, firing())
+}
+
 func TestAnAccountThatIsTakenAwayHasNoAlarms(t *testing.T) {
 	s, st, firing := alarming(t)
 	meet(t, st.road(wechat.APITemplateSend), day, answer{class: stopped, code: 40013})

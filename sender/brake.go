@@ -12,6 +12,7 @@ type brake struct {
 	why     cause
 	detail  string
 	until   time.Time
+	asked   time.Time // when somebody wanted to go last
 	streak  int
 	probing bool
 	// told hears of each closing and of the opening, in their order; it must not
@@ -46,6 +47,7 @@ const lookAgain = 500 * time.Millisecond
 func (b *brake) pass(now time.Time) (probe bool, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.asked = now
 	switch {
 	case b.why == causeNone:
 		return false, 0
@@ -111,6 +113,22 @@ func (b *brake) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.probing = false
+}
+
+// idleAfter is how long nobody asks before nobody waits. Whoever waits asks when
+// the pause ends; it may be in a queue that is read again by then.
+const idleAfter = time.Minute
+
+// idle tells, as if the way were open, that its pause is over and nobody wants to
+// go: there is nothing to probe with, and nobody to whom it matters. The way
+// stays as it is, so the next one is a probe, and if it fails that is told.
+func (b *brake) idle(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.why == causeNone || b.probing || b.told == nil || now.Sub(b.until) < idleAfter || now.Sub(b.asked) < idleAfter {
+		return
+	}
+	b.told(causeNone, 0, "")
 }
 
 // state is the cause and its detail, for metrics and people.

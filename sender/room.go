@@ -187,7 +187,8 @@ func (s *Sender) startStation(st *station) {
 	s.group.Go(run.Func("sender of "+st.name, func(ctx context.Context) error { return s.consume(ctx, st) }))
 }
 
-// showEvery is how often the state of the roads is published as metrics.
+// showEvery is how often the state of the roads is published as metrics, and
+// looked at for alarms that nothing else would end.
 const showEvery = 2 * time.Second
 
 // Run works until ctx ends: then pauses are cut, requests under way come back
@@ -203,7 +204,11 @@ func (s *Sender) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.stop)()
 	g := run.NewGroup(ctx)
 	g.Go(run.Func("sender metrics", func(ctx context.Context) error {
-		run.Every(ctx, showEvery, func(context.Context) { s.met.show(s.all()) })
+		run.Every(ctx, showEvery, func(context.Context) {
+			all := s.all()
+			s.met.show(all)
+			s.relieve(all, s.now())
+		})
 		return nil
 	}))
 	g.Go(run.Func("sender support", func(ctx context.Context) error {
