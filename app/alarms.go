@@ -19,7 +19,7 @@ func (e *engines) Alarms() *alarm.Board {
 // openAlarms makes the board with the webhooks of the configuration. It comes
 // before every room and every other engine than Redis: at a stop the webhooks
 // are then closed after whatever may still have something to tell.
-func (e *engines) openAlarms() error {
+func (e *engines) openAlarms(role Role) error {
 	if len(e.cfg.Alarms.Webhooks) == 0 {
 		return nil
 	}
@@ -28,7 +28,9 @@ func (e *engines) openAlarms() error {
 		return err
 	}
 	log := e.log.Named("alarm")
-	h, err := alarm.NewHerald(e.cfg.Alarms, alarm.HeraldOptions{Node: e.node, Redis: r, Log: log, Registry: e.reg})
+	h, err := alarm.NewHerald(e.cfg.Alarms, alarm.HeraldOptions{
+		Node: e.node, Role: string(role), Host: hostName(), Redis: r, Log: log, Registry: e.reg,
+	})
 	if err != nil {
 		return fmt.Errorf("alarms: %w", err)
 	}

@@ -30,7 +30,7 @@ func TestAlarmsReachTheWebhookOfTheConfiguration(t *testing.T) {
 	c.Redis.Addrs = []string{cache.Addr()}
 	c.Alarms.Webhooks = []alarm.WebhookConfig{{Name: "ops", URL: receiver.URL, Allow: []string{"127.0.0.1"}}}
 	e := newEngines(c, zap.NewNop())
-	require.NoError(t, e.openAlarms())
+	require.NoError(t, e.openAlarms(RoleProxy))
 
 	e.Alarms().Fire(alarm.Alarm{Name: "queue_faulty", Subject: "card callbacks/3", Severity: alarm.Critical, Text: "no progress"})
 	rec := httptest.NewRecorder()
@@ -53,7 +53,7 @@ func TestAlarmsReachTheWebhookOfTheConfiguration(t *testing.T) {
 func TestAWrongWebhookKeepsARoleFromStarting(t *testing.T) {
 	c := DefaultConfig()
 	c.Alarms.Webhooks = []alarm.WebhookConfig{{Name: "ops", URL: "http://10.0.0.1/hush"}}
-	for _, err := range []error{c.Validate(RoleRobot), newEngines(c, zap.NewNop()).openAlarms()} {
+	for _, err := range []error{c.Validate(RoleRobot), newEngines(c, zap.NewNop()).openAlarms(RoleRobot)} {
 		require.ErrorContains(t, err, "alarms.webhooks[0] (ops): url: 10.0.0.1: the address is not public")
 		require.NotContains(t, err.Error(), "hush")
 	}

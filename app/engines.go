@@ -43,12 +43,14 @@ func newEngines(cfg Config, log *zap.Logger) *engines {
 }
 
 // nodeName tells processes apart in rows and logs: host and process id.
-func nodeName() string {
+func nodeName() string { return fmt.Sprintf("%s-%d", hostName(), os.Getpid()) }
+
+func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "node"
+		return "node"
 	}
-	return fmt.Sprintf("%s-%d", host, os.Getpid())
+	return host
 }
 
 // Producer is the process's one producer: a producer per room would be a

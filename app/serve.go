@@ -42,7 +42,7 @@ func RunRole(ctx context.Context, role Role, src Source) error {
 // serve builds the role and runs it with its listeners and watchers. It gives
 // the moment by which everything must be closed.
 func serve(ctx context.Context, role Role, src Source, e *engines) (stopBy time.Time, err error) {
-	if err := e.openAlarms(); err != nil {
+	if err := e.openAlarms(role); err != nil {
 		return time.Now().Add(e.cfg.StopTimeout), err
 	}
 	p, err := buildPart(ctx, role, e, partOptions{rules: rulesSource{path: e.cfg.Rules}})

@@ -25,13 +25,27 @@
 //     this time is over.
 //   - A node that sees the end takes its word back. The last one tells that it is
 //     resolved: a node whose check runs a second later does not contradict it.
-//   - A node that dies is forgotten when its word lapses. If it was the only one
-//     and the condition is over when it comes back, nobody tells the end.
+//   - A node that dies is forgotten when its word lapses; what it saw is marked.
 //   - Redis away: each node tells for itself, firing and resolved. Twice is
 //     better than never. When Redis is back, what was told is not told again.
 //
-// Alarms marked Local are a condition of one process (its disk): they need none
-// of this, and messages name the node.
+// Alarms marked Local are a condition of one process (its disk): each tells its
+// own, and messages name the node.
+//
+// # Ends that fell into a restart
+//
+// Whatever fires also has a mark in one hash in Redis, with the time at which a
+// process asserted it last; telling the end removes it. Two minutes after its
+// start a process looks at the marks that nobody asserts any more. Those that
+// processes of its own role left, and, of Local alarms, its own role on its own
+// host, it would see if they still held: it takes the mark away and tells that
+// they are over. Of several that notice, the one that takes the mark tells.
+//
+// This cannot help where there is no Redis (nothing outlives the process), while
+// Redis is away at the start (it is done when it is back), and for a role, or a
+// host with Local alarms, that never starts again: its marks are forgotten after
+// a week, in silence. An end that was told while Redis was away is told a second
+// time by whoever starts next.
 //
 // # Delivery
 //

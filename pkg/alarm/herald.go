@@ -19,9 +19,16 @@ import (
 type HeraldOptions struct {
 	// Node names this process in messages.
 	Node string
-	// Redis makes several nodes tell a common condition once; nil lets each
-	// tell.
-	Redis    *redis.Client
+	// Role and Host are what a restart does not change. A process tells the end
+	// of what earlier processes of its role saw, and of conditions of a process
+	// only for its host.
+	Role, Host string
+	// Redis makes several nodes tell a common condition once, and remembers what
+	// fired at a restart; nil lets each tell, and nothing outlive a process.
+	Redis *redis.Client
+	// Settle is how long after the start that is; 0 is two minutes. Less than the
+	// life of a word finds only what died earlier.
+	Settle   time.Duration
 	Log      *zap.Logger
 	Registry prometheus.Registerer
 	Now      func() time.Time // nil is the real clock
@@ -33,6 +40,10 @@ type HeraldOptions struct {
 type Herald struct {
 	cfg      Config
 	node     string
+	role     string
+	host     string
+	settle   time.Duration
+	begun    time.Time
 	once     *once
 	log      *zap.Logger
 	now      func() time.Time
@@ -44,6 +55,7 @@ type Herald struct {
 
 	away    bool // of the loop: Redis did not answer in this pass …
 	lonely  bool // … or in the one before
+	swept   bool // of the loop: what earlier processes saw is settled
 	quit    chan struct{}
 	stopped sync.Once
 	hurry   context.CancelFunc // cuts deliveries
@@ -78,8 +90,11 @@ func newHerald(cfg Config, o HeraldOptions) (*Herald, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Settle == 0 {
+		o.Settle = settleTime
+	}
 	h := &Herald{
-		cfg: cfg, node: o.Node, log: o.Log, now: o.Now, webhooks: ws,
+		cfg: cfg, node: o.Node, role: o.Role, host: o.Host, settle: o.Settle, begun: o.Now(), log: o.Log, now: o.Now, webhooks: ws,
 		news: map[id]*item{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	if o.Redis != nil {
@@ -183,6 +198,7 @@ func (h *Herald) pass(ctx context.Context) {
 			h.resolve(ctx, w.key, w.item, w.last)
 		}
 	}
+	h.sweep(ctx)
 }
 
 // fire gives our word that the condition holds, and tells if that is ours to do.
@@ -195,6 +211,7 @@ func (h *Herald) fire(ctx context.Context, key id, i *item, t Transition, now ti
 	if said, ok := h.ask(t, func(o *once) (bool, error) { return o.assert(ctx, key, h.cfg.RepeatEvery, ago) }); ok {
 		tell = said
 	}
+	h.remember(ctx, t)
 	i.askedAt = now
 	reminder := tell && !i.toldAt.IsZero()
 	if tell || i.toldAt.IsZero() {
@@ -202,7 +219,7 @@ func (h *Herald) fire(ctx context.Context, key id, i *item, t Transition, now ti
 	}
 	if tell {
 		t.Firing, t.At = true, now
-		h.spread(t, reminder)
+		h.spread(t, reminder, h.node)
 	}
 }
 
@@ -213,7 +230,8 @@ func (h *Herald) resolve(ctx context.Context, key id, i *item, t Transition) {
 		tell = said
 	}
 	if tell {
-		h.spread(t, false)
+		h.spread(t, false, h.node)
+		h.forget(ctx, t)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,18 +250,22 @@ func (h *Herald) ask(t Transition, question func(*once) (bool, error)) (answer, 
 		return false, false
 	}
 	answer, err := question(h.once)
-	if err != nil {
-		h.away = true
-		if !h.lonely {
-			h.log.Warn("the cluster's memory of alarms is away; each node tells for itself", zap.Error(err))
-		}
-		return false, false
-	}
-	return answer, true
+	h.noteAway(err)
+	return answer && err == nil, err == nil
 }
 
-func (h *Herald) spread(t Transition, reminder bool) {
+func (h *Herald) noteAway(err error) {
+	if err == nil {
+		return
+	}
+	h.away = true
+	if !h.lonely {
+		h.log.Warn("the cluster's memory of alarms is away; each node tells for itself", zap.Error(err))
+	}
+}
+
+func (h *Herald) spread(t Transition, reminder bool, node string) {
 	for _, w := range h.webhooks {
-		w.offer(t, reminder, h.node)
+		w.offer(t, reminder, node)
 	}
 }
