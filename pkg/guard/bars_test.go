@@ -161,7 +161,7 @@ func TestBars(t *testing.T) {
 	defer b.print()
 	open, addr := opener(t), engine(t)
 	number := 0
-	fleet := func(open func(string) *redis.Client, addr string, change func(*guard.Config)) (gs []*guard.Guard, close func()) {
+	fleet := func(open func(string) *redis.Client, addr string, change func(*guard.Config)) (gs []*guard.Guard, done func()) {
 		number++
 		cfg := guard.DefaultConfig()
 		// A machine that also runs the users is not the network of a data centre: a

@@ -240,6 +240,7 @@ func (g *Guard) orphaned(f *flight, fence int64) {
 		g.orphans = append(g.orphans, orphan{f.place, f.owner, fence})
 	}
 	f.owner = token() // the flight's next lease is another one
+	g.soon(g.kick)
 }
 
 // tidy gives up the leases that could not be given up before.

@@ -225,6 +225,10 @@ func (g *Guard) placeFor(ctx context.Context) error {
 	if err := g.open(); err != nil {
 		return err
 	}
+	if g.gate.try() {
+		return nil
+	}
+	g.began(g.mode.gateFull(time.Now()), "gate")
 	ok, crowded := g.gate.acquire(ctx)
 	switch {
 	case ok:

@@ -24,14 +24,11 @@ type match[T any] struct {
 
 // catcher is the writer that find gives to a mux: what the mux itself answers (a
 // redirect, "not found") goes nowhere.
-type catcher struct {
-	header http.Header
-	found  http.Handler
-}
+type catcher struct{ header http.Header }
 
-func (c *catcher) Header() http.Header         { return c.header }
-func (c *catcher) Write(b []byte) (int, error) { return len(b), nil }
-func (c *catcher) WriteHeader(int)             {}
+func (c catcher) Header() http.Header         { return c.header }
+func (c catcher) Write(b []byte) (int, error) { return len(b), nil }
+func (c catcher) WriteHeader(int)             {}
 
 // find asks a mux which of our patterns a request meets.
 func find[T http.Handler](mux *http.ServeMux, r *http.Request) (m match[T], ok bool) {
@@ -40,7 +37,7 @@ func find[T http.Handler](mux *http.ServeMux, r *http.Request) (m match[T], ok b
 		return m, false
 	}
 	m.values = r.Clone(r.Context())
-	mux.ServeHTTP(&catcher{header: http.Header{}}, m.values)
+	mux.ServeHTTP(catcher{http.Header{}}, m.values)
 	return m, true
 }
 
