@@ -3,11 +3,13 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"hash/fnv"
 	"io/fs"
 	"regexp"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 
 	"tidegate/pkg/fault"
@@ -18,10 +20,15 @@ const versionTable = "tidegate_schema_"
 
 var roomName = regexp.MustCompile(`^[a-z][a-z_]{0,30}$`)
 
-// migrateTries is how often a SQLite migration is tried when another process
-// migrates the same file at the same moment. SQLite has no advisory lock; the
-// loser's transaction fails as a whole and finds its work done next time.
+// migrateTries is how often a migration is tried that another process gets into
+// the way of. SQLite has no advisory lock; the loser's transaction fails as a
+// whole and finds its work done next time. On PostgreSQL an index that is built
+// concurrently waits for whoever waits in the server for our lock, as releases
+// did that are older than lockPause; the server ends that, and they go first.
 const migrateTries = 5
+
+// lockPause is how often the advisory lock is asked for.
+const lockPause = 100 * time.Millisecond
 
 // Migrate brings the tables of a room up to date. fsys has the folders
 // sqlite/ and postgres/ with goose files (00001_name.sql). Each room has a
@@ -38,12 +45,9 @@ func (db *DB) Migrate(ctx context.Context, room string, fsys fs.FS) error {
 	if err != nil {
 		return fault.New(fault.Internal, op, "folder %s: %w", db.driver, err)
 	}
-	if db.driver == Postgres {
-		return db.migrateOnce(ctx, op, room, sub)
-	}
 	for try := 1; ; try++ {
 		err := db.migrateOnce(ctx, op, room, sub)
-		if err == nil || try == migrateTries {
+		if err == nil || try == migrateTries || db.driver == Postgres && !deadlocked(err) {
 			return err
 		}
 		if err := wait(ctx, time.Duration(try)*50*time.Millisecond); err != nil {
@@ -71,8 +75,14 @@ func (db *DB) migrateOnce(ctx context.Context, op, room string, sub fs.FS) error
 	return wrap(op, err, false)
 }
 
-// advisoryLock waits in the server instead of polling from here, and ends
-// with ctx.
+func deadlocked(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && pe.Code == "40P01"
+}
+
+// advisoryLock asks again and again instead of waiting in the server: a statement
+// that waits there holds a snapshot, and an index that is built concurrently under
+// the lock waits for the end of all snapshots.
 type advisoryLock int64
 
 func lockID(room string) int64 {
@@ -82,8 +92,15 @@ func lockID(room string) int64 {
 }
 
 func (l advisoryLock) SessionLock(ctx context.Context, c *sql.Conn) error {
-	_, err := c.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(l))
-	return err
+	for {
+		var ours bool
+		if err := c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(l)).Scan(&ours); err != nil || ours {
+			return err
+		}
+		if err := wait(ctx, lockPause); err != nil {
+			return err
+		}
+	}
 }
 
 func (l advisoryLock) SessionUnlock(ctx context.Context, c *sql.Conn) error {
