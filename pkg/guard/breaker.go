@@ -6,13 +6,18 @@ import (
 )
 
 // breaker keeps what is dead from being asked: after a number of failures in a
-// row it opens, then one caller per pause may try, and a success closes it.
+// row it opens, then one caller per pause may try, and a success closes it. The
+// failures must also lie some time apart, where many callers ask at once: one
+// moment's trouble of all of them is one failure.
 type breaker struct {
 	after int
+	span  time.Duration // from the first failure in a row to the one that opens it
 	pause time.Duration
 
 	mu       sync.Mutex
 	failures int
+	first    time.Time // of the failures in a row
+	isOpen   bool
 	tryAt    time.Time // when open: the next trial
 }
 
@@ -20,7 +25,7 @@ type breaker struct {
 func (b *breaker) allow() (ok bool, left time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failures < b.after {
+	if !b.isOpen {
 		return true, 0
 	}
 	now := time.Now()
@@ -35,21 +40,24 @@ func (b *breaker) allow() (ok bool, left time.Duration) {
 func (b *breaker) note(ok bool) (turned bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	was := b.failures >= b.after
+	was := b.isOpen
 	if ok {
-		b.failures = 0
+		b.failures, b.isOpen = 0, false
 		return was
 	}
-	b.failures++
-	if b.failures < b.after {
+	now := time.Now()
+	if b.failures++; b.failures == 1 {
+		b.first = now
+	}
+	if b.failures < b.after || now.Sub(b.first) < b.span {
 		return false
 	}
-	b.tryAt = time.Now().Add(b.pause)
+	b.isOpen, b.tryAt = true, now.Add(b.pause)
 	return !was
 }
 
 func (b *breaker) open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failures >= b.after
+	return b.isOpen
 }

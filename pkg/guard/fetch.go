@@ -18,7 +18,6 @@ type fetching struct {
 	until  time.Time
 	voided int    // the flight's invalidations when it began
 	epoch  uint64 // of the local cache then
-	keep   bool   // put into the local cache
 	out    chan landed
 	left   atomic.Bool // the flight does not wait any more
 }
@@ -153,7 +152,7 @@ func (f *flight) publish(ctx context.Context, r *fetching, l landed, cut []*tick
 		f.g.orphaned(f, r.fence)
 	}
 	cut = f.entitled(r, cut)
-	if r.keep && f.unvoided(r) {
+	if r.fence == 0 && f.unvoided(r) {
 		f.g.local.put(localEntry{place: f.place, body: l.body, has: true, read: l.at}, r.epoch)
 	}
 	f.answer(r, cut, l, Local)
@@ -180,7 +179,7 @@ func (f *flight) end(ctx context.Context, r *fetching, l landed, mark string, li
 		}
 		return
 	}
-	if !r.keep || mark == noMark {
+	if mark == noMark {
 		return
 	}
 	e, _ := f.g.local.get(f.place) // what is there may still stand in
@@ -211,16 +210,10 @@ func (f *flight) unvoided(r *fetching) bool {
 	return f.voided == r.voided
 }
 
-// lookHere is look without the other nodes. cached says that this node has been
-// on its own for long enough that its cache may be used; after a single failure
-// of Redis it only fetches.
-func (f *flight) lookHere(ctx context.Context, cut []*ticket, cached bool) time.Duration {
+// lookHere is look without the other nodes.
+func (f *flight) lookHere(ctx context.Context, cut []*ticket) time.Duration {
 	now := time.Now()
-	var e localEntry
-	var end time.Time
-	if cached {
-		e, end = f.here()
-	}
+	e, end := f.here()
 	switch {
 	case e.has && now.Before(end):
 		f.leaveGate()
@@ -232,9 +225,7 @@ func (f *flight) lookHere(ctx context.Context, cut []*ticket, cached bool) time.
 		f.leaveGate()
 		f.give(cut, outcome{apart: true})
 	case f.admitted:
-		r := f.begin(cut, 0, now)
-		r.keep = cached
-		f.start(ctx, r)
+		f.start(ctx, f.begin(cut, 0, now))
 		return f.g.cfg.TokenTimeout
 	default:
 		return f.approach(ctx, cut)

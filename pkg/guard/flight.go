@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,7 @@ func (f *flight) step(ctx context.Context) time.Duration {
 		return 0
 	}
 	if !f.g.together(f.place.resource) {
-		return f.untilDue(cut, f.lookHere(ctx, cut, true))
+		return f.untilDue(cut, f.lookHere(ctx, cut))
 	}
 	return f.untilDue(cut, f.look(ctx, cut))
 }
@@ -216,8 +217,13 @@ func (f *flight) look(ctx context.Context, cut []*ticket) time.Duration {
 	}
 	sent := time.Now()
 	a, err := f.ask(ctx, what)
-	if err != nil {
-		return f.lookHere(ctx, cut, false)
+	switch {
+	case errors.Is(err, errSealed):
+		f.leaveGate()
+		f.give(cut, outcome{apart: true})
+		return 0
+	case err != nil: // again, with the same owner, until Redis counts as away
+		return 10*time.Millisecond + rand.N(10*time.Millisecond)
 	}
 	switch a.what {
 	case "LEASE":

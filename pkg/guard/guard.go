@@ -76,7 +76,7 @@ func New(cfg Config, d Deps) (*Guard, error) {
 	secret, _ := cfg.secret() // Validate has read it
 	g := &Guard{
 		cfg: cfg, log: d.Log.With(zap.String("backend", cfg.Backend)), node: rand.Text(),
-		away:    &breaker{after: 3, pause: 500 * time.Millisecond},
+		away:    &breaker{after: 3, span: 150 * time.Millisecond, pause: 500 * time.Millisecond},
 		backend: &breaker{after: cfg.BreakAfter, pause: cfg.BreakFor},
 		mode:    newMode(cfg), local: newLocalCache(cfg.MaxResources, cfg.LocalBytes), passed: newPassed(),
 		flights: map[string]*flight{}, owed: map[string]place{}, used: map[string]struct{}{},
