@@ -6,6 +6,19 @@ tls_packages() { have openssl || echo openssl; }
 
 tls_dir() { echo "$engines_dir/tls"; }
 
+# tls_make writes the files into the current folder; server.pem comes last and means that all are there.
+tls_make() {
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout ca.key -out ca.pem -days 3650 \
+    -subj "/CN=Tidegate development engines" -addext basicConstraints=critical,CA:TRUE || return
+  openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout server.key -out server.csr \
+    -subj "/CN=127.0.0.1" || return
+  openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -out server.part \
+    -extfile <(printf 'subjectAltName=IP:127.0.0.1,DNS:localhost\n') || return
+  # Kafka reads key and certificate from one file.
+  cat server.key server.part >both.pem || return
+  chmod 600 ca.key server.key both.pem && chmod 644 ca.pem && mv server.part server.pem
+}
+
 # tls_files makes an authority and one certificate for 127.0.0.1, once. Engines start side by side, so one makes them and
 # the others wait.
 tls_files() (
@@ -16,15 +29,8 @@ tls_files() (
   flock -w 60 8 || die "the certificates in $dir are being made and do not get ready"
   [[ -s $dir/server.pem ]] && return
   cd "$dir" || return
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout ca.key -out ca.pem -days 3650 \
-    -subj "/CN=Tidegate development engines" -addext basicConstraints=critical,CA:TRUE 2>openssl.log &&
-    openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout server.key -out server.csr \
-      -subj "/CN=127.0.0.1" 2>>openssl.log &&
-    openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -out server.part \
-      -extfile <(printf 'subjectAltName=IP:127.0.0.1,DNS:localhost\n') 2>>openssl.log &&
-    # Kafka reads key and certificate from one file.
-    cat server.key server.part >both.pem && chmod 600 ca.key server.key both.pem && chmod 644 ca.pem && mv server.part server.pem ||
-    die "openssl could not make certificates: $(tail -n 3 openssl.log)"
+  # `set -e` would not act here: whoever calls this looks at its result.
+  tls_make 2>openssl.log || die "openssl could not make certificates: $(tail -n 3 openssl.log)"
 )
 
 # tls_port NAME prints the secured port of an engine.
