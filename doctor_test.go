@@ -95,6 +95,12 @@ func brokenConfigurations() []broken {
 		{"one appid twice", func(_ *testing.T, s *site) {
 			s.Extra = "  - {name: second, app_id: " + appID + ", token: " + token + ", secret: x, mode: plain, allow_from: [any]}"
 		}, exitUsage, []string{"accounts[1] (second): app_id \"" + appID + "\" is already that of accounts[0]"}},
+		{"a door that would panic", func(_ *testing.T, s *site) { s.Door = `127.0.0.1:0", max_connections: "-1` }, exitUsage,
+			[]string{"proxy.http: max_connections -1: use 1 to 1000000, or 0 for the default (10000)"}},
+		{"an operations listener without time", func(_ *testing.T, s *site) { s.Ops = `127.0.0.1:0", write_timeout: "-5s` }, exitUsage,
+			[]string{"ops: write_timeout -5s: use 1ms to 1h"}},
+		{"everybody is a trusted proxy", func(_ *testing.T, s *site) { s.Door = `127.0.0.1:0", trusted_proxies: ["0.0.0.0/0"], cert_file: "` }, exitUsage,
+			[]string{`proxy.http: trusted_proxies: "0.0.0.0/0" would believe`, "list your load balancers"}},
 		{"one address twice", func(_ *testing.T, s *site) { s.Ops, s.API = "0.0.0.0:9100", "127.0.0.1:9100" }, exitUsage,
 			[]string{"api.addr", "it is also ops.addr"}},
 		{"rules with a misspelt key", func(t *testing.T, s *site) {

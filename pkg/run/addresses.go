@@ -60,6 +60,20 @@ func (a Addresses) None() bool { return !a.any && len(a.ranges) == 0 }
 // Any tells that every address is in the set.
 func (a Addresses) Any() bool { return a.any }
 
+// everything gives the entry that holds every address of a family, as it is
+// written, or nothing.
+func (a Addresses) everything() string {
+	if a.any {
+		return AnyAddress
+	}
+	for _, p := range a.ranges {
+		if p.Bits() == 0 {
+			return p.String()
+		}
+	}
+	return ""
+}
+
 // Has tells whether addr is in the set. An address that could not be read (the
 // zero value) never is, unless all are.
 func (a Addresses) Has(addr netip.Addr) bool {

@@ -15,7 +15,8 @@ import (
 )
 
 // HTTPConfig bounds what a client can make a server hold. Zero values take
-// the defaults of DefaultHTTPConfig.
+// the defaults of DefaultHTTPConfig, except where 0 is off; Validate has what
+// else each may be.
 type HTTPConfig struct {
 	// Addr is host:port; port 0 takes a free one.
 	Addr string `koanf:"addr"`
@@ -57,33 +58,6 @@ func DefaultHTTPConfig() HTTPConfig {
 
 		MaxConnectionsPerAddress: 1000,
 	}
-}
-
-// Validate checks what a listener needs.
-func (c HTTPConfig) Validate() error {
-	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-		return fmt.Errorf("addr %q: give host:port, for example 127.0.0.1:8080", c.Addr)
-	}
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		return errors.New("cert_file and key_file: give both or none")
-	}
-	if c.MaxConnectionsPerAddress < 0 {
-		return fmt.Errorf("max_connections_per_address %d: use 0 (off) or more", c.MaxConnectionsPerAddress)
-	}
-	_, err := c.Proxies()
-	return err
-}
-
-// Proxies is the set of trusted proxies.
-func (c HTTPConfig) Proxies() (Addresses, error) {
-	a, err := ParseAddresses(c.TrustedProxies)
-	switch {
-	case err != nil:
-		return Addresses{}, fmt.Errorf("trusted_proxies: %w", err)
-	case a.Any():
-		return Addresses{}, fmt.Errorf("trusted_proxies: %q would believe whatever a client writes into X-Forwarded-For: list your load balancers", AnyAddress)
-	}
-	return a, nil
 }
 
 // HTTPOption changes how a server is built.

@@ -225,12 +225,44 @@ func TestTrustedProxiesAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestSettingsOfAListenerAreChecked(t *testing.T) {
-	for list, want := range map[string]string{"any": "list your load balancers", "10.0.0.0/99": "trusted_proxies: "} {
+func TestTrustedProxiesAreNotEverybody(t *testing.T) {
+	for list, want := range map[string]string{
+		"any":         `trusted_proxies: "any" would believe`,
+		"0.0.0.0/0":   `trusted_proxies: "0.0.0.0/0" would believe`,
+		"10.9.8.7/0":  "list your load balancers",
+		"::/0":        `trusted_proxies: "::/0" would believe`,
+		"10.0.0.0/99": "trusted_proxies: ",
+	} {
 		c := run.HTTPConfig{Addr: "127.0.0.1:0", TrustedProxies: []string{list}}
 		require.ErrorContains(t, c.Validate(), want)
 	}
-	require.ErrorContains(t, run.HTTPConfig{Addr: "127.0.0.1:0", MaxConnectionsPerAddress: -1}.Validate(), "max_connections_per_address -1")
+	require.NoError(t, run.HTTPConfig{Addr: "127.0.0.1:0", TrustedProxies: []string{"10.0.0.0/8", "fd00::/8"}}.Validate())
+}
+
+// What would panic or cut off every request is refused before the port is
+// opened, by its key and with what it may be.
+func TestSettingsOfAListenerAreChecked(t *testing.T) {
+	for want, change := range map[string]func(*run.HTTPConfig){
+		"read_header_timeout -1s: use 1ms to 1h, or 0 for the default (2s)": func(c *run.HTTPConfig) { c.ReadHeaderTimeout = -time.Second },
+		"read_timeout 5ns: use 1ms to 1h":                                   func(c *run.HTTPConfig) { c.ReadTimeout = 5 },
+		"write_timeout 2h0m0s: use 1ms to 1h":                               func(c *run.HTTPConfig) { c.WriteTimeout = 2 * time.Hour },
+		"idle_timeout -1ns: use 1ms to 1h":                                  func(c *run.HTTPConfig) { c.IdleTimeout = -1 },
+		"drain_timeout -1ns: use 1ms to 1h":                                 func(c *run.HTTPConfig) { c.DrainTimeout = -1 },
+		"max_header_bytes -1: use 1024 to 1048576":                          func(c *run.HTTPConfig) { c.MaxHeaderBytes = -1 },
+		"max_header_bytes 1048577: use 1024":                                func(c *run.HTTPConfig) { c.MaxHeaderBytes = 1<<20 + 1 },
+		"max_connections -1: use 1 to 1000000, or 0":                        func(c *run.HTTPConfig) { c.MaxConnections = -1 },
+		"max_connections 1000001: use 1":                                    func(c *run.HTTPConfig) { c.MaxConnections = 1_000_001 },
+		"max_connections_per_address -1: use 1 to 1000000":                  func(c *run.HTTPConfig) { c.MaxConnectionsPerAddress = -1 },
+	} {
+		c := run.DefaultHTTPConfig()
+		c.Addr = "127.0.0.1:0"
+		require.NoError(t, c.Validate())
+		change(&c)
+		require.ErrorContains(t, c.Validate(), want)
+		_, err := run.NewHTTPServer("door", c, http.NotFoundHandler(), zap.NewNop())
+		require.ErrorContains(t, err, "door: "+want)
+	}
+	require.NoError(t, run.HTTPConfig{Addr: "127.0.0.1:0"}.Validate(), "0 is the default everywhere")
 }
 
 // A strict server speaks TLS like any other, and offers no HTTP/2.
