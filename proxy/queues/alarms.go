@@ -74,7 +74,7 @@ func backText(p *partition) pair {
 }
 
 func lostText(p *partition) pair {
-	return pairf("retention has deleted %d records that nobody had read", "保留期清理删除了 %d 条未读记录", p.lag.Skipped)
+	return pairf("retention has deleted %d records that nobody had read", "保留期清理删除了 %d 条未读记录", p.lost)
 }
 
 // wanted lists the alarms that a queue deserves now: one for each condition,

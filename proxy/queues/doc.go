@@ -21,6 +21,11 @@
 // the first poll on, a steady state costs nothing, and the door's user at Kafka
 // need not be allowed to read what users wrote.
 //
+// Records that retention deletes unread are told (queue_skipped), also of a group
+// that never committed: then they count from the oldest record that this process
+// has seen, so what was deleted before its first look, or while it was down, is
+// not known.
+//
 // Bounds: one question to the queue at a time, however long it takes; the watch
 // is busy at most a fifth of the time; memory per partition is fixed. While the
 // queue is away the last view stays, marked stale, and no verdict and no alarm

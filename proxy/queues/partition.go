@@ -12,7 +12,13 @@ type partition struct {
 	history history
 	ends    timeline
 
-	lag     kafka.Lag
+	lag kafka.Lag
+	// unread is the oldest record that the group has not committed, kept while
+	// Kafka has no committed offset of it: what the log then loses from there on
+	// was skipped. It is known from the first look of this process on only; -1 is
+	// not known.
+	unread  int64
+	lost    int64     // the last number of skipped records that was not 0
 	seen    time.Time // when lag was measured
 	in, out speed
 	// able is how fast it is worked while there is something to do, which is what
@@ -33,6 +39,7 @@ const busyAge = 3 * time.Second
 
 // take adds a measurement.
 func (p *partition) take(l kafka.Lag, now time.Time) {
+	l.Skipped = p.skippedOf(l)
 	s := sample{at: now, committed: l.Committed, start: l.Start, end: l.End}
 	if prev, ok := p.history.last(); ok && now.After(prev.at) {
 		p.measure(prev, s)
@@ -41,6 +48,35 @@ func (p *partition) take(l kafka.Lag, now time.Time) {
 	p.ends.saw(l.End, now)
 	p.ends.passed(s.position())
 	p.lag, p.seen = l, now
+}
+
+// skippedOf counts the records that retention deleted unread, also those of a
+// group that never committed: for Kafka it skipped nothing, but the first start
+// that this process saw tells what was there. What was deleted before that look
+// cannot be known.
+func (p *partition) skippedOf(l kafka.Lag) int64 {
+	prev, seen := p.history.last()
+	switch {
+	case l.Committed >= 0:
+		p.unread = -1
+		p.note(l.Skipped)
+		return l.Skipped
+	case seen && l.End < prev.end: // another log under the same name
+		p.unread = l.Start
+	case p.unread < 0 && seen && prev.committed >= 0: // its offsets were deleted or expired
+		p.unread = prev.committed
+	case p.unread < 0:
+		p.unread = l.Start
+	}
+	skipped := max(0, l.Start-p.unread)
+	p.note(skipped)
+	return skipped
+}
+
+func (p *partition) note(skipped int64) {
+	if skipped > 0 {
+		p.lost = skipped
+	}
 }
 
 func (p *partition) measure(prev, s sample) {

@@ -41,7 +41,7 @@ func (s *set) partition(n int32, now time.Time) *partition {
 	if there {
 		return s.partitions[i]
 	}
-	p := &partition{history: history{window: s.window}}
+	p := &partition{history: history{window: s.window}, unread: -1}
 	p.verdict, p.since, p.status, p.lag.Partition = Fine, now, Unknown, n
 	s.partitions = slices.Insert(s.partitions, i, p)
 	s.bench.seats = slices.Insert(s.bench.seats, i, &p.seat)

@@ -119,6 +119,35 @@ func TestRewindAndSkipped(t *testing.T) {
 	require.Equal(t, queues.OK, w.callbacks(2).Status)
 }
 
+// A group that never committed has no position that the log could pass: what is
+// deleted under it counts from the first look on.
+func TestSkippedBeforeTheFirstCommit(t *testing.T) {
+	w := newWorld(t)
+	w.publish(2, 30)
+	w.deleteBefore(2, 5)
+	w.check(1)
+	require.Nil(t, w.callbacks(2).Committed)
+	require.Zero(t, w.callbacks(2).Skipped, "what was deleted before the first look is not known")
+	require.Empty(t, w.told())
+
+	w.deleteBefore(2, 17)
+	w.check(2)
+	require.Equal(t, int64(12), w.callbacks(2).Skipped)
+	require.Equal(t, map[string]int{"fires queue_skipped callbacks bank": 1}, w.told())
+	require.Contains(t, w.board.Firing()[0].Text, "deleted 12 records that nobody had read")
+	w.deleteBefore(2, 30) // all of them, and nothing waits any more
+	w.check(1)
+	require.Equal(t, int64(25), w.callbacks(2).Skipped)
+	require.Empty(t, w.told())
+
+	w.robot()
+	w.publish(2, 3)
+	w.caughtUp()
+	w.check(4)
+	require.Zero(t, w.callbacks(2).Skipped)
+	require.Equal(t, map[string]int{"resolves queue_skipped callbacks bank": 1}, w.told())
+}
+
 // Right after a start the age is that of the record, not of the process.
 func TestAgeIsRightFromTheFirstCheckOn(t *testing.T) {
 	w := newWorld(t)
