@@ -116,6 +116,26 @@ func TestEverySampleIsGoodForItsRole(t *testing.T) {
 	}
 }
 
+// The doctor is first run without --role, on one of these files.
+func TestTheDoctorKnowsWhoseASampleIs(t *testing.T) {
+	for _, role := range app.Roles() {
+		t.Run(string(role), func(t *testing.T) {
+			roles, err := app.DoctorOnFiles(app.Source{File: sampleFile(t, string(role))})
+			require.NoError(t, err)
+			require.Equal(t, role, roles[0], "a sender's file is good for receipts too: both have the database")
+		})
+	}
+	file := sampleFile(t, "proxy")
+	for set, value := range map[string]string{"robot.workers": "65", "database.dsn": "postgres://tidegate@127.0.0.1/x?sslmode=verify-full"} {
+		roles, err := app.DoctorOnFiles(app.Source{File: file, Set: map[string]string{set: value}})
+		require.Contains(t, roles, app.RoleRobot, "with %s the file is more than a door's", set)
+		require.ErrorContains(t, err, "core", "and then the back end of its rules is missing")
+	}
+	roles, err := app.DoctorOnFiles(app.Source{File: file, Set: map[string]string{"robot.group": "answers"}})
+	require.NoError(t, err)
+	require.Equal(t, []app.Role{app.RoleProxy}, roles)
+}
+
 // A sample states the defaults where it does not set something up: what it
 // says about a number is then true of the program too.
 func TestSamplesStateTheDefaults(t *testing.T) {

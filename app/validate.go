@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
+	"tidegate/robot"
 )
 
 // Validate checks what a role needs and reports everything that is wrong at
@@ -52,7 +55,10 @@ func (c Config) serves() []Role {
 		token = token || a.Token != ""
 		secret = secret || a.Secret != ""
 	}
-	enough := map[Role]bool{RoleProxy: token, RoleRobot: c.Rules != "", RoleSender: secret, RoleReceipts: c.Database.DSN != ""}
+	// The door reads rules too. In a file that is a door's alone they make no
+	// robot: the back ends that they name are in the robots' own file.
+	door := token && !secret && c.Database.DSN == "" && !c.setsRobot()
+	enough := map[Role]bool{RoleProxy: token, RoleRobot: c.Rules != "" && !door, RoleSender: secret, RoleReceipts: c.Database.DSN != ""}
 	var roles []Role
 	for _, r := range Roles() {
 		if enough[r] {
@@ -60,6 +66,15 @@ func (c Config) serves() []Role {
 		}
 	}
 	return roles
+}
+
+// setsRobot tells that the file says something that only a robot reads. The
+// group is the door's as well, which watches how far the robots are.
+func (c Config) setsRobot() bool {
+	own := robot.DefaultConfig()
+	own.Group = c.Robot.Group
+	return !reflect.DeepEqual(own, c.Robot) ||
+		slices.ContainsFunc(c.Accounts, func(a AccountConfig) bool { return a.Robot != robot.Limits{} })
 }
 
 // at puts the section in front of an error that does not begin with it.
