@@ -50,6 +50,10 @@ type Transition struct {
 // the caller's feet.
 type Sink interface{ Tell(t Transition) }
 
+// refresher is a Sink that keeps the words of what fires, to say them again
+// later. It must not block either.
+type refresher interface{ refresh(t Transition) }
+
 // Board keeps what fires now. A nil Board takes everything and does nothing.
 // It is safe for concurrent use.
 type Board struct {
@@ -89,7 +93,8 @@ func NewBoard(log *zap.Logger, reg prometheus.Registerer, now func() time.Time, 
 	return b
 }
 
-// Fire says that the condition holds. Only the first time counts.
+// Fire says that the condition holds. Only the first time is told; later ones
+// keep the text as it is now, for whoever asks and for what is said next.
 func (b *Board) Fire(a Alarm) {
 	if b == nil {
 		return
@@ -97,7 +102,8 @@ func (b *Board) Fire(a Alarm) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := id{a.Name, a.Subject}
-	if _, known := b.firing[key]; known {
+	if t, known := b.firing[key]; known {
+		b.reword(key, t, a)
 		return
 	}
 	if len(b.firing) >= maxFiring {
@@ -115,6 +121,20 @@ func (b *Board) Fire(a Alarm) {
 	b.log.Warn("alarm", zap.String("alarm", a.Name), zap.String("subject", a.Subject),
 		zap.String("severity", string(a.Severity)), zap.String("text", a.Text))
 	b.tell(t)
+}
+
+// reword takes the newer text of an alarm that fires. Nobody is told.
+func (b *Board) reword(key id, t Transition, a Alarm) {
+	if a.Text == "" || a.Text == t.Text && a.TextZH == t.TextZH {
+		return
+	}
+	t.Text, t.TextZH = a.Text, a.TextZH
+	b.firing[key] = t
+	for _, s := range b.sinks {
+		if r, ok := s.(refresher); ok {
+			r.refresh(t)
+		}
+	}
 }
 
 // Resolve says that the condition does not hold. It does nothing if it did not.

@@ -1,6 +1,7 @@
 package alarm_test
 
 import (
+	"net/http/httptest"
 	"strconv"
 	"testing"
 	"time"
@@ -43,6 +44,25 @@ func TestOnlyTransitionsAreTold(t *testing.T) {
 
 	b.Fire(a)
 	require.Len(t, h.all, 3)
+}
+
+// What fires is described as it is now, and that is no news.
+func TestTheTextOfWhatFiresIsTheLatest(t *testing.T) {
+	h := &heard{}
+	b := alarm.NewBoard(zap.NewNop(), nil, nil, h)
+	a := alarm.Alarm{Name: "queue_depth", Subject: "callbacks bank", Severity: alarm.Warning, Text: "60 records wait", TextZH: "60 条"}
+	b.Fire(a)
+	since := b.Firing()[0].Since
+	a.Text, a.TextZH = "9000 records wait", "9000 条"
+	b.Fire(a)
+	b.Fire(alarm.Alarm{Name: a.Name, Subject: a.Subject, Severity: alarm.Warning})
+	require.Len(t, h.all, 1)
+	rec := httptest.NewRecorder()
+	b.Handler("n").ServeHTTP(rec, httptest.NewRequest("GET", "/ops/v1/alarms", nil))
+	require.Contains(t, rec.Body.String(), "9000 records wait")
+	require.Equal(t, since, b.Firing()[0].Since)
+	b.Resolve(a.Name, a.Subject)
+	require.Equal(t, a, h.all[1].Alarm)
 }
 
 func TestNilBoardIsSilent(t *testing.T) {

@@ -133,6 +133,16 @@ func (h *Herald) Tell(t Transition) {
 	}
 }
 
+// refresh keeps the newest words on an alarm that fires, for reminders, for the
+// cluster's memory and for its end. It is no news.
+func (h *Herald) refresh(t Transition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := h.news[id{t.Name, t.Subject}]; i != nil && i.last.Firing {
+		i.last.Text, i.last.TextZH = t.Text, t.TextZH
+	}
+}
+
 // flushMost bounds what a clean stop spends on receivers that do not answer.
 const flushMost = 3 * time.Second
 

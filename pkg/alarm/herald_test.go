@@ -64,6 +64,29 @@ func TestAnAlarmThatLastsIsToldAgain(t *testing.T) {
 	require.Equal(t, []string{"n firing"}, told(h), "it is a new alarm, not a reminder")
 }
 
+// A reminder and the end say what was seen last; a newer text alone is no message.
+func TestRemindersAndTheEndHaveTheLatestText(t *testing.T) {
+	now := noon
+	b, h := idle(t, "n", func() time.Time { return now }, nil)
+	b.Fire(faulty)
+	h.pass(t.Context())
+	require.Equal(t, []string{"n firing"}, told(h))
+	worse := faulty
+	worse.Text = "no progress for 4 h at depth 99,000"
+	b.Fire(worse)
+	h.pass(t.Context())
+	require.Empty(t, told(h))
+	now = now.Add(h.cfg.RepeatEvery)
+	h.pass(t.Context())
+	m := <-h.webhooks[0].queue
+	require.True(t, m.Reminder)
+	require.Equal(t, worse.Text, m.Text)
+	b.Resolve(faulty.Name, faulty.Subject)
+	h.pass(t.Context())
+	m = <-h.webhooks[0].queue
+	require.Equal(t, "It is over; it lasted "+h.cfg.RepeatEvery.String()+". Before: "+worse.Text, m.Text)
+}
+
 // trio is three nodes over one Redis.
 type trio struct {
 	boards  [3]*Board

@@ -53,7 +53,18 @@ func newMessage(t Transition, reminder bool, node, language, runbook string) mes
 	if language == Chinese && t.TextZH != "" {
 		m.Text = cut(t.TextZH, maxText)
 	}
+	if !t.Firing {
+		m.Text = cut(over(m.Lasted(), m.Text, language), maxText)
+	}
 	return m
+}
+
+// over is the text of an end: what was seen is past.
+func over(lasted, text, language string) string {
+	if language == Chinese {
+		return "已恢复，持续了 " + lasted + "。恢复前：" + text
+	}
+	return "It is over; it lasted " + lasted + ". Before: " + text
 }
 
 // Lasted is how long the condition has held.

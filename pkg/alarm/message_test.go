@@ -59,7 +59,10 @@ func TestEveryRobotIsToldEverythingInBothLanguages(t *testing.T) {
 		require.Contains(t, ended, "[Resolved] ", robot)
 		require.Contains(t, strings.ReplaceAll(ended, "**", ""), "Ended: 2026-03-01 12:01:30 +08:00", robot)
 		require.Contains(t, ended, "1m30s", robot)
-		require.Contains(t, text(rendered(t, robot, Chinese, resolved, false)), "【已恢复】", robot)
+		require.Contains(t, ended, "It is over; it lasted 1m30s. Before: "+faulty.Text, robot)
+		over := text(rendered(t, robot, Chinese, resolved, false))
+		require.Contains(t, over, "【已恢复】", robot)
+		require.Contains(t, over, "已恢复，持续了 1m30s。恢复前："+faulty.TextZH, robot)
 	}
 	require.Equal(t, "markdown", rendered(t, wecom, English, firing, false)["msgtype"])
 	require.Equal(t, "markdown", rendered(t, dingtalk, English, firing, false)["msgtype"])
@@ -73,7 +76,7 @@ func TestTheGenericMessage(t *testing.T) {
 	delete(m, "id")
 	require.Equal(t, map[string]any{
 		"status": "resolved", "reminder": false, "name": "queue_faulty", "title": "A queue makes no progress", "subject": "bank callbacks/3", "severity": "critical",
-		"text": faulty.Text, "runbook": "https://runbook.example/#queue_faulty", "node": "door-1", "since": "2026-03-01T04:00:00Z", "at": "2026-03-01T04:01:00Z",
+		"text": "It is over; it lasted 1m0s. Before: " + faulty.Text, "runbook": "https://runbook.example/#queue_faulty", "node": "door-1", "since": "2026-03-01T04:00:00Z", "at": "2026-03-01T04:01:00Z",
 	}, m)
 }
 
