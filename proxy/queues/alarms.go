@@ -2,6 +2,7 @@ package queues
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ type condition struct {
 	holds    func(*partition) bool
 	seen     func(*partition) pair
 	todo     pair
+	// implied: overload and faulty of the same queue say it already.
+	implied bool
 }
 
 type pair struct{ en, zh string }
@@ -46,22 +49,22 @@ func oldest(p *partition) pair {
 func conditions(l Limits) []condition {
 	return []condition{
 		{AlarmDepth, alarm.Warning, func(p *partition) bool { return p.deep.open }, waiting,
-			pairf("more than warn_depth (%d): see 'tidegate queues' whether it drains", "超过 warn_depth（%d）；请用 tidegate queues 查看是否在减少", l.WarnDepth)},
+			pairf("more than warn_depth (%d): see 'tidegate queues' whether it drains", "超过 warn_depth（%d）；请用 tidegate queues 查看是否在减少", l.WarnDepth), true},
 		{AlarmAge, alarm.Warning, func(p *partition) bool { return p.old.open }, oldest,
-			pairf("longer than warn_age (%s): see 'tidegate queues' whether somebody works it", "超过 warn_age（%s）；请用 tidegate queues 查看是否有人处理", short(l.WarnAge))},
+			pairf("longer than warn_age (%s): see 'tidegate queues' whether somebody works it", "超过 warn_age（%s）；请用 tidegate queues 查看是否有人处理", short(l.WarnAge)), true},
 		{AlarmFaulty, alarm.Critical, func(p *partition) bool { return p.verdict == Faulty }, stuckText,
-			pairf("more than max_depth (%d) and no progress: look at the process that holds it, or start one", "超过 max_depth（%d）且无进展；请检查持有该分区的进程，或启动新的进程", l.MaxDepth)},
+			pairf("more than max_depth (%d) and no progress: look at the process that holds it, or start one", "超过 max_depth（%d）且无进展；请检查持有该分区的进程，或启动新的进程", l.MaxDepth), false},
 		{AlarmSlow, alarm.Warning, func(p *partition) bool { return p.verdict == Laggard }, waiting,
 			pairf("more than max_depth (%d) while the others are below half of it: look at the process that holds it and at its busiest followers",
-				"超过 max_depth（%d），而其他分区不到一半；请检查持有该分区的进程和其中最活跃的用户", l.MaxDepth)},
+				"超过 max_depth（%d），而其他分区不到一半；请检查持有该分区的进程和其中最活跃的用户", l.MaxDepth), true},
 		{AlarmRewind, alarm.Warning, func(p *partition) bool { return p.status == Rewind }, backText,
 			pairf("records are worked a second time and recognised by their ids; find out who reset the offsets, or whether they had expired",
-				"记录会被再次处理并按编号去重；请查明是谁重置了位点，或位点是否过期")},
+				"记录会被再次处理并按编号去重；请查明是谁重置了位点，或位点是否过期"), false},
 		{AlarmSkipped, alarm.Critical, func(p *partition) bool { return p.skipped.open }, lostText,
-			pairf("they are lost: raise retention.ms, and have the followers concerned told", "这些记录已丢失；请调大 retention.ms，并通知相关用户")},
+			pairf("they are lost: raise retention.ms, and have the followers concerned told", "这些记录已丢失；请调大 retention.ms，并通知相关用户"), false},
 		{AlarmRetention, alarm.Critical, func(p *partition) bool { return p.expiring.open }, oldest,
 			pairf("more than half of the topic's retention: what gets older is deleted unread, so raise retention.ms and find out why nobody reads",
-				"超过主题保留期的一半；再久将未读即被删除，请调大 retention.ms 并查明为何无人读取")},
+				"超过主题保留期的一半；再久将未读即被删除，请调大 retention.ms 并查明为何无人读取"), false},
 	}
 }
 
@@ -80,13 +83,18 @@ func lostText(p *partition) pair {
 // wanted lists the alarms that a queue deserves now: one for each condition,
 // however many of its partitions it concerns. A robot that dies leaves several
 // behind, and is one thing to look at; which they are is in the text, in
-// /ops/v1/queues and in the metrics.
+// /ops/v1/queues and in the metrics. What overload and faulty imply is not told
+// beside them.
 func (s *set) wanted() []alarm.Alarm {
 	var out []alarm.Alarm
 	if s.bench.overload.open {
 		out = append(out, s.overloaded())
 	}
+	said := s.saysMore()
 	for _, c := range conditions(s.limits) {
+		if said && c.implied {
+			continue
+		}
 		var hit []*partition
 		for _, p := range s.partitions {
 			if c.holds(p) {
@@ -98,6 +106,11 @@ func (s *set) wanted() []alarm.Alarm {
 		}
 	}
 	return out
+}
+
+// saysMore tells that an alarm fires which says why much waits, and waits long.
+func (s *set) saysMore() bool {
+	return s.bench.overload.open || slices.ContainsFunc(s.partitions, func(p *partition) bool { return p.verdict == Faulty })
 }
 
 func (c condition) of(subject string, seen pair) alarm.Alarm {
@@ -144,7 +157,10 @@ func (s *set) overloaded() alarm.Alarm {
 	}
 	why := pair{"more comes than is worked: raise the caps if the back ends can take it, add robots, or find out why the back ends are slow",
 		"来量超过处理能力；若后端允许请调高上限，或增加机器人，或查明后端为何变慢"}
-	if stuck == exceed {
+	switch {
+	case exceed == 0:
+		why = pair{"it becomes less: what waits is below the limit, and this ends once it stays there", "正在减少；积压稳定低于上限后告警将解除"}
+	case stuck == exceed:
 		why = pair{"none of them moves: start the processes that read it, or find out what they all wait for",
 			"全部停滞；请启动读取它们的进程，或查明它们共同等待什么"}
 	}

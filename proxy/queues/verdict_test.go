@@ -243,5 +243,12 @@ func TestOneAlarmForAQueueAndCondition(t *testing.T) {
 	require.Equal(t, []string{"queue_depth callbacks bank"}, say(150, 150, 10, 150))
 	require.Equal(t, []string{"queue_depth callbacks bank"}, say(10, 10, 10, 150))
 	require.Empty(t, say(10, 10, 10, 10))
-	require.Equal(t, []string{"queue_depth callbacks bank", "queue_overload callbacks bank"}, say(1500, 1500, 1500, 1500))
+	require.Equal(t, []string{"queue_overload callbacks bank"}, say(1500, 1500, 1500, 1500), "it says the depth as well")
+	require.Contains(t, s.wanted()[0].Text, "add robots")
+	for _, p := range s.partitions {
+		p.status = Stop
+	}
+	require.Contains(t, s.wanted()[0].Text, "start the processes that read it")
+	require.Equal(t, []string{"queue_depth callbacks bank"}, say(500, 500, 500, 500), "and it goes on alone")
+	require.Equal(t, []string{"queue_overload callbacks bank"}, say(1500, 1500, 1500, 1500))
 }
