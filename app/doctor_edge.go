@@ -5,12 +5,16 @@ import (
 	"tidegate/pkg/wechat"
 )
 
-// checkEdge tells what the door lets in that it need not.
+// checkEdge tells what the door lets in that it need not, and which of its
+// settings may be slips of the pen.
 func (d *doctor) checkEdge() []finding {
 	if !d.needs(RoleProxy) {
 		return nil
 	}
 	var out []finding
+	for _, slip := range d.cfg.Proxy.Repeats.Warnings() {
+		out = append(out, warn("correct it, unless WeChat has that event", "%s", slip))
+	}
 	for _, a := range d.cfg.Accounts {
 		allow, _ := run.ParseAddresses(a.AllowFrom) // was checked when the configuration was read
 		switch {

@@ -9,6 +9,7 @@ import (
 
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
+	"tidegate/proxy"
 )
 
 func TestDoctorTellsWhatTheEdgeLetsIn(t *testing.T) {
@@ -24,6 +25,10 @@ func TestDoctorTellsWhatTheEdgeLetsIn(t *testing.T) {
 	require.Contains(t, say(func(a *AccountConfig) { a.Mode, a.AllowFrom = wechat.ModePlain, []string{"any"} }), "mode plain from any address")
 	require.Contains(t, say(func(a *AccountConfig) { a.Mode, a.AllowFrom = wechat.ModePlain, []string{"203.0.113.0/24"} }), "only allow_from keeps forgeries out")
 	require.Contains(t, say(func(a *AccountConfig) { a.PrevUntil = now }), "the overlap with its previous secrets is over")
+
+	d := &doctor{roles: []Role{RoleProxy}}
+	d.cfg.Proxy.Repeats.Rules = []proxy.RepeatRule{{Types: []string{"CLICK", "clikc"}}}
+	require.Contains(t, fmt.Sprint(d.checkEdge()), `warn  proxy.repeats.rules[0].types: "clikc" is no event that this program knows; the nearest is CLICK – correct it`)
 
 	ops := func(c OpsConfig) string {
 		d := &doctor{}

@@ -103,6 +103,9 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy.http: %w", err)
 	}
+	for _, slip := range cfg.Repeats.Warnings() {
+		d.Log.Warn("a rule about repeats may never fit; correct it if WeChat has no such event", zap.String("setting", slip))
+	}
 	p := &Proxy{cfg: cfg, d: d, trusted: trusted, repeats: cfg.Repeats.compile(), slots: make(chan struct{}, maxAfter), watch: newWatch(d.Alarms, d.Now)}
 	p.SetAtOnce(d.AtOnce)
 	if err := p.SetAccounts(accounts); err != nil {

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"tidegate/pkg/fault"
 	"tidegate/pkg/wechat"
@@ -246,4 +249,20 @@ func TestAmbiguousPublishIsNoAck(t *testing.T) {
 	w := newWorld(t, wechat.ModeSafe, nil)
 	w.q.set(fault.New(fault.Ambiguous, "publish", "no answer in time"))
 	require.Equal(t, 503, w.post(text(1, "x")).Code)
+}
+
+// An event that this program does not know may be a slip of the pen or newer
+// than it: the door starts, and says so.
+func TestTheStartWarnsOfUnknownEvents(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	cfg := proxy.DefaultConfig()
+	cfg.HTTP.Addr = "127.0.0.1:0"
+	cfg.Repeats.Rules[0].Types[0] = "CLIKC"
+	p, err := proxy.New(cfg, []proxy.Account{account(wechat.ModeSafe)}, proxy.Deps{Topics: wire.Topics{Prefix: "tidegate"}, Publisher: &queue{}, Log: zap.New(core)})
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, p.Run(ended))
+	require.Equal(t, 1, logs.Len())
+	require.Contains(t, logs.All()[0].ContextMap()["setting"], `"CLIKC" is no event that this program knows; the nearest is CLICK`)
 }

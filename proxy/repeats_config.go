@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/pkg/config"
 	"tidegate/pkg/wechat"
 )
 
@@ -71,6 +72,9 @@ func (c RepeatsConfig) validate() error {
 }
 
 func (r RepeatRule) validate(at string) error {
+	if len(r.Types) == 0 && r.Key == "" && r.Window == nil {
+		return fmt.Errorf("%s: the rule is empty: give it types, a key or a window, or leave it out", at)
+	}
 	if len(r.Types) > maxRepeatTypes {
 		return fmt.Errorf("%s.types: %d types, use at most %d", at, len(r.Types), maxRepeatTypes)
 	}
@@ -98,10 +102,31 @@ func checkRepeatWindow(at string, d time.Duration) error {
 	return nil
 }
 
+// knownRepeatTypes are what a rule can name for all that this program knows.
+func knownRepeatTypes() []string {
+	return append(defaultRepeatTypes(), wechat.TypeText, wechat.EventSubscribe, wechat.EventUnsubscribe, wechat.EventLocation,
+		wechat.EventSubscribeMsgPopup, wechat.EventSubscribeMsgChange)
+}
+
+// Warnings tells of what may be a slip of the pen and may be right: WeChat can
+// have an event that is newer than this program.
+func (c RepeatsConfig) Warnings() []string {
+	var out []string
+	known := knownRepeatTypes()
+	for i, r := range c.Rules {
+		for _, t := range r.Types {
+			if !slices.Contains(known, t) {
+				out = append(out, fmt.Sprintf("proxy.repeats.rules[%d].types: %q is no event that this program knows; the nearest is %s", i, t, config.Nearest(t, known)))
+			}
+		}
+	}
+	return out
+}
+
 // checkRepeatType refuses what would never match, or must not: a rule that
 // silently does nothing is worse than an error at the start.
 func checkRepeatType(t string) error {
-	known := append(defaultRepeatTypes(), wechat.TypeText, wechat.EventSubscribe, wechat.EventUnsubscribe, wechat.EventLocation, wechat.EventSubscribeMsgPopup, wechat.EventSubscribeMsgChange)
+	known := knownRepeatTypes()
 	reports := []string{wechat.EventTemplateSent, wechat.EventMassSent, wechat.EventSubscribeMsgSent, wechat.EventPublished}
 	others := []string{wechat.TypeImage, wechat.TypeVoice, wechat.TypeVideo, wechat.TypeShortVideo, wechat.TypeLocation, wechat.TypeLink, wechat.TypeFile, wechat.TypeMiniProgramPage}
 	same := func(k string) bool { return strings.EqualFold(k, t) }
@@ -119,7 +144,7 @@ func checkRepeatType(t string) error {
 	case t == "" || len(t) > 64 || strings.ContainsFunc(t, func(r rune) bool { return !nameRune(r) }):
 		return fmt.Errorf("%q is no event's name: use for instance CLICK, VIEW or text", t)
 	}
-	return nil // an event that is newer than this program
+	return nil // perhaps an event that is newer than this program: see Warnings
 }
 
 func nameRune(r rune) bool {

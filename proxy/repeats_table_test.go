@@ -60,6 +60,20 @@ func TestTheDefaultIsMenuPressesAndNeverText(t *testing.T) {
 	}
 }
 
+// A rule with a slip of the pen is not taken without a word.
+func TestRulesOfNonsense(t *testing.T) {
+	c := DefaultConfig()
+	c.Repeats.Rules = []RepeatRule{{Types: []string{"CLICK"}}, {}}
+	require.ErrorContains(t, c.Validate(), "proxy.repeats.rules[1]: the rule is empty: give it types, a key or a window")
+	c.Repeats.Rules = []RepeatRule{{Types: []string{"text", "CLICK"}}, {Types: []string{"VEIW", "scancode_wait"}, Key: "a*"}}
+	require.NoError(t, c.Validate(), "WeChat may have such events")
+	require.Equal(t, []string{
+		`proxy.repeats.rules[1].types: "VEIW" is no event that this program knows; the nearest is VIEW`,
+		`proxy.repeats.rules[1].types: "scancode_wait" is no event that this program knows; the nearest is scancode_waitmsg`,
+	}, c.Repeats.Warnings())
+	require.Empty(t, DefaultConfig().Repeats.Warnings())
+}
+
 // A star stands for anything, and nothing else is special: a regular
 // expression made of the same pieces must agree.
 func TestPatternsOfKeys(t *testing.T) {

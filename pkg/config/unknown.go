@@ -64,6 +64,19 @@ func advice(key string, known []string) string {
 	return "known sections: " + strings.Join(slices.Compact(tops), ", ")
 }
 
+// Nearest gives the one of the known words that looks most like a word,
+// whatever their case; nothing if none is known.
+func Nearest(word string, known []string) string {
+	word = strings.ToLower(word)
+	best, least := "", 0
+	for _, k := range known {
+		if d := distance(word, strings.ToLower(k)); best == "" || d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
 // distance is the Levenshtein distance of two short texts.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
