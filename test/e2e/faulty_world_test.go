@@ -321,7 +321,8 @@ func (a told) String() string {
 }
 
 // requireOf demands that the watch told each alarm of this phase once, and that
-// the first of each named partitions of the faulty robot and no others.
+// each named partitions of the faulty robot and no others. What queue_faulty says
+// too gives way to it, and may come back while the rest of the line is worked.
 func (w *world) requireOf(alarms told, before told, moved map[int32]bool) {
 	w.t.Helper()
 	require.NotEmpty(w.t, alarms, "the watch over the queues must have noticed")
@@ -331,7 +332,11 @@ func (w *world) requireOf(alarms told, before told, moved map[int32]bool) {
 		if seen[name] <= before[name] {
 			return
 		}
-		require.Equal(w.t, 1, alarms[name], "%s was told more than once", name)
+		most := 1
+		if name != "queue_faulty" && alarms["queue_faulty"] > 0 {
+			most = 2
+		}
+		require.LessOrEqual(w.t, alarms[name], most, "%s was told too often", name)
 		_, list, ok := strings.Cut(text, "partitions (")
 		require.True(w.t, ok, "an alarm for the whole queue: %s", text)
 		list, _, _ = strings.Cut(list, ")")
