@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"tidegate/pkg/fault"
 )
 
 // damaged fills a spool with the values a, b, c, d, closes it, damages its one
@@ -212,6 +214,24 @@ func TestInspectTellsWhatIsThereAndChangesNothing(t *testing.T) {
 	require.Equal(t, before[:len(before)-1], after)
 	_, err = Inspect(filepath.Join(dir, "nowhere"))
 	require.Error(t, err)
+}
+
+// Counting nothing in the wrong folder would look like a spool that is empty.
+func TestInspectRefusesWhatIsNoSpool(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Inspect(dir)
+	require.ErrorContains(t, err, "inspect spool "+dir+": this is no spool")
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "LOCK"), 0o700))
+	_, err = Inspect(dir)
+	require.ErrorContains(t, err, "give the directory of proxy.spool.dir")
+
+	empty := filepath.Join(t.TempDir(), "spool")
+	require.NoError(t, openAt(t, Options{Dir: empty}).Close())
+	r, err := Inspect(empty)
+	require.NoError(t, err, "one that was opened and is empty is a spool")
+	require.Zero(t, r.Waiting)
 }
 
 // The reader takes any bytes: it ends, frames and gaps cover the segment without

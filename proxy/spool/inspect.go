@@ -57,12 +57,22 @@ type ParkedReport struct {
 	Topic string // of the record in it; empty if it cannot be read
 }
 
+// ours tells that a file is one that a spool makes. The first of them is there
+// from the first start on.
+func ours(e os.DirEntry) bool {
+	_, segment := segmentName(e.Name())
+	return !e.IsDir() && (segment || e.Name() == "LOCK" || e.Name() == "cursor" || filepath.Ext(e.Name()) == ".bad")
+}
+
 // Inspect reads a directory and changes nothing, also while a process uses it.
 func Inspect(dir string) (Report, error) {
 	op := "inspect spool " + dir
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return Report{}, fault.Wrap(fault.NotFound, op, err)
+	}
+	if !slices.ContainsFunc(entries, ours) {
+		return Report{}, fault.New(fault.Invalid, op, "this is no spool: it has no LOCK, no cursor and no *.seg; give the directory of proxy.spool.dir")
 	}
 	i := inspector{keys: map[KeyReport]int64{}}
 	i.r.InUse = inUse(filepath.Join(dir, "LOCK"))
