@@ -111,12 +111,25 @@ func (c *opsClient) refused(path string, status int, text []byte) error {
 	switch {
 	case err == nil && p.Errcode == "invalid" && p.Detail != "":
 		return usage(errors.New(p.Detail))
+	case status == http.StatusUnauthorized:
+		return fmt.Errorf("ask %s: it takes only a key with the scope read: give one by --key or TIDEGATE_OPS_KEY; 'tidegate ops-key NAME --scope read' makes one for ops.keys", c.base)
 	case err == nil && p.Do != "":
 		return fmt.Errorf("ask %s: %s; %s", c.base, p.Detail, p.Do)
 	case status == http.StatusNotFound:
-		return fmt.Errorf("ask %s: nothing at %s; use the listener of a role that has it", c.base, path)
+		return fmt.Errorf("ask %s: nothing at %s: ask the operations listener (ops.addr) of %s", c.base, path, roleOf(path))
 	}
 	return fmt.Errorf("ask %s: status %d", c.base, status)
+}
+
+// roleOf says which role answers a path, to somebody who asked another.
+func roleOf(path string) string {
+	switch path {
+	case "/ops/v1/repeats":
+		return "a receipts role"
+	case "/ops/v1/queues":
+		return "a proxy role whose proxy.queues.poll is not 0"
+	}
+	return "a role that has it"
 }
 
 // inner leaves out the address that net/http puts in front: ours is there.

@@ -92,12 +92,13 @@ func TestRepeatsSaysWhatIsWrong(t *testing.T) {
 	for want, ops := range map[string]string{
 		"--ops: write the address of an operations listener": "ftp://x",
 		"is the role running":                                gone.URL,
-		"nothing at /ops/v1/repeats":                         answer(http.StatusNotFound, "404 page not found"),
-		"status 500":                                         answer(http.StatusInternalServerError, "\x1b[31mboom"),
-		"the account x is not here":                          answer(http.StatusBadRequest, `{"errcode":"invalid","detail":"the account x is not here","do":"Change it."}`),
-		"Send the same request again":                        answer(http.StatusServiceUnavailable, `{"errcode":"unavailable","detail":"Service Unavailable","do":"Send the same request again."}`),
-		"the answer is not what":                             answer(http.StatusOK, "<html>"),
-		"more than 8388608 bytes: ask f":                     answer(http.StatusOK, string(make([]byte, maxOpsAnswer+1))),
+		"(ops.addr) of a receipts role":                      answer(http.StatusNotFound, "404 page not found"),
+		"'tidegate ops-key NAME --scope read' makes one":     answer(http.StatusUnauthorized, `{"errcode":"unauthenticated","detail":"no valid key","do":"Send one."}`),
+		"status 500":                     answer(http.StatusInternalServerError, "\x1b[31mboom"),
+		"the account x is not here":      answer(http.StatusBadRequest, `{"errcode":"invalid","detail":"the account x is not here","do":"Change it."}`),
+		"Send the same request again":    answer(http.StatusServiceUnavailable, `{"errcode":"unavailable","detail":"Service Unavailable","do":"Send the same request again."}`),
+		"the answer is not what":         answer(http.StatusOK, "<html>"),
+		"more than 8388608 bytes: ask f": answer(http.StatusOK, string(make([]byte, maxOpsAnswer+1))),
 	} {
 		err := Repeats(context.Background(), RepeatsOptions{Ops: ops, Since: time.Minute, Limit: 1, Out: &bytes.Buffer{}})
 		require.ErrorContains(t, err, want)

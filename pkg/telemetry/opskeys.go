@@ -133,9 +133,9 @@ func (o *Ops) need(scope string, h http.Handler) http.Handler {
 		case slices.Contains(scopes, needed):
 			h.ServeHTTP(w, r)
 		case known:
-			o.refuse(w, http.StatusForbidden, "denied", "this key has not the scope "+needed, "Use a key that has it, or add the scope to the key in ops.keys.")
+			o.refuse(w, http.StatusForbidden, "denied", "this key has not the scope "+needed, "Use a key that has it, or add the scope to the key in ops.keys; 'tidegate ops-key NAME --scope "+needed+"' makes a new one.")
 		default:
-			o.refuse(w, http.StatusUnauthorized, "unauthenticated", "no valid key", "Send \"Authorization: Bearer tgo_…\" with a key of ops.keys; 'tidegate ops-key NAME' makes one.")
+			o.refuse(w, http.StatusUnauthorized, "unauthenticated", "no valid key", "Send \"Authorization: Bearer tgo_…\" with a key of ops.keys that has the scope "+needed+"; 'tidegate ops-key NAME --scope "+needed+"' makes one.")
 		}
 	})
 }

@@ -77,6 +77,7 @@ func TestS37KeysOfTheOperationsListener(t *testing.T) {
 			}
 			require.Equal(t, before+1, refusals(t, reg), "%v with %s", c, name)
 			require.NotContains(t, w.Body.String(), "goroutine")
+			require.Contains(t, w.Body.String(), "'tidegate ops-key NAME --scope "+c.scope+"' makes", "whoever is refused learns how to get in")
 		}
 	}
 	require.Equal(t, 200, ask(o, "GET", "/healthz", "").Code)
