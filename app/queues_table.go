@@ -20,6 +20,7 @@ type queueTable struct {
 	from  string
 	all   bool // every partition
 	color bool
+	stale bool // what was judged is not known any more: it is drawn as "?"
 }
 
 // cell is one field; paint is an ANSI colour or empty.
@@ -45,11 +46,12 @@ func (t queueTable) draw(v queues.View) string {
 		return cmp.Or(cmp.Compare(y.Verdict.Rank(), x.Verdict.Rank()), cmp.Compare(y.Status.Rank(), x.Status.Rank()),
 			cmp.Compare(y.Depth, x.Depth), cmp.Compare(age(y.Age), age(x.Age)))
 	})
+	t.stale = v.Stale
 	for _, q := range v.Queues {
 		rows = append(rows, t.queue(q, v.At)...)
 	}
 	t.write(&b, rows)
-	if rows := sums(v.Queues); len(rows) > 1 {
+	if rows := t.sums(v.Queues); len(rows) > 1 {
 		b.WriteByte('\n')
 		t.write(&b, rows)
 	}
@@ -82,18 +84,18 @@ func (t queueTable) head(v queues.View) string {
 }
 
 func (t queueTable) queue(q queues.QueueView, now time.Time) [][]cell {
-	state, verdict := status(q.Status), verdict(q.Verdict)
+	state, verdict, lost := t.judged(status(q.Status)), t.judged(verdict(q.Verdict)), lostOf(q)
+	if lost > 0 && q.Verdict == queues.Fine {
+		verdict = lostCell(lost)
+	}
 	switch {
 	case q.Error != "":
 		state = cell{text: "not measured: " + forTerminal(q.Error), paint: red, left: true}
 	case q.Missing:
 		state = cell{text: "no topic: run 'tidegate topics'", paint: yellow, left: true}
 	}
-	total := []cell{name(q.Queue), name(q.Account), {text: "all"}, number(q.Depth), text(spanOf(q.Age)),
-		rate(q.In), rate(q.Out), text(spanOf(q.Drain)), state, verdict, since(q.Verdict, q.Since, now), {}}
-	if q.Spooled > 0 {
-		total[11] = cell{text: fmt.Sprintf("%d of them on this node's disk", q.Spooled), left: true}
-	}
+	total := []cell{name(q.Queue), name(q.Account), {text: "all"}, number(q.Depth), t.judged(text(spanOf(q.Age))),
+		rate(q.In), rate(q.Out), t.judged(text(spanOf(q.Drain))), state, verdict, since(q.Verdict, q.Since, now), notes(q, lost)}
 	rows := [][]cell{total}
 	ps := slices.Clone(q.Partitions)
 	slices.SortStableFunc(ps, func(x, y queues.PartitionView) int {
@@ -101,19 +103,19 @@ func (t queueTable) queue(q queues.QueueView, now time.Time) [][]cell {
 	})
 	shown := 0
 	for _, p := range ps {
-		if !t.all && (shown == partitionsShown || p.Verdict == queues.Fine && p.Status.Rank() <= queues.OK.Rank()) {
+		if !t.all && (shown == partitionsShown || p.Verdict == queues.Fine && p.Status.Rank() <= queues.OK.Rank() && p.Skipped == 0) {
 			continue
 		}
 		shown++
-		rows = append(rows, []cell{{}, {}, {text: strconv.Itoa(int(p.Partition))}, number(p.Depth), text(spanOf(p.Age)),
-			rate(p.In), rate(p.Out), text(spanOf(p.Drain)), status(p.Status), verdictOf(p), since(p.Verdict, &p.Since, now), consumer(p)})
+		rows = append(rows, []cell{{}, {}, {text: strconv.Itoa(int(p.Partition))}, number(p.Depth), t.judged(text(spanOf(p.Age))),
+			rate(p.In), rate(p.Out), t.judged(text(spanOf(p.Drain))), t.judged(status(p.Status)), t.verdictOf(p), since(p.Verdict, &p.Since, now), consumer(p)})
 	}
 	return rows
 }
 
 // sums adds up what waits per account. What the receipts room has still to note
 // lies in the same topics as what waits for the sender, and is left out.
-func sums(all []queues.QueueView) [][]cell {
+func (t queueTable) sums(all []queues.QueueView) [][]cell {
 	type sum struct {
 		depth   int64
 		age     float64
@@ -143,7 +145,7 @@ func sums(all []queues.QueueView) [][]cell {
 	rows := [][]cell{titles("ACCOUNT", "", "", "DEPTH", "OLDEST", "", "", "", "", "VERDICT")}
 	for _, a := range accounts {
 		s := by[a]
-		rows = append(rows, []cell{name(a), {}, {}, number(s.depth), text(spanOf(&s.age)), {}, {}, {}, {}, verdict(s.verdict)})
+		rows = append(rows, []cell{name(a), {}, {}, number(s.depth), t.judged(text(spanOf(&s.age))), {}, {}, {}, {}, t.judged(verdict(s.verdict))})
 	}
 	return rows
 }
@@ -191,12 +193,43 @@ func verdict(v queues.Verdict) cell {
 	return c
 }
 
-// verdictOf names what retention took before it was read: no verdict is worse.
-func verdictOf(p queues.PartitionView) cell {
-	if p.Skipped > 0 {
-		return cell{text: fmt.Sprintf("%d LOST", p.Skipped), paint: red, left: true}
+// judged is the cell, or "?" in a stale view: an "ok" of minutes ago is none.
+func (t queueTable) judged(c cell) cell {
+	if t.stale {
+		return cell{text: "?", left: c.left}
 	}
-	return verdict(p.Verdict)
+	return c
+}
+
+// verdictOf names what retention took before it was read: no verdict is worse.
+func (t queueTable) verdictOf(p queues.PartitionView) cell {
+	if p.Skipped > 0 {
+		return lostCell(p.Skipped)
+	}
+	return t.judged(verdict(p.Verdict))
+}
+
+func lostCell(n int64) cell {
+	return cell{text: fmt.Sprintf("%d LOST", n), paint: red, left: true}
+}
+
+func lostOf(q queues.QueueView) (n int64) {
+	for _, p := range q.Partitions {
+		n += p.Skipped
+	}
+	return n
+}
+
+// notes say what the columns of a whole queue have no room for.
+func notes(q queues.QueueView, lost int64) cell {
+	c := cell{left: true}
+	if q.Spooled > 0 {
+		c.text = fmt.Sprintf("%d of them on this node's disk", q.Spooled)
+	}
+	if lost > 0 {
+		c.paint, c.text = red, strings.TrimPrefix(fmt.Sprintf("%s; lost %d", c.text, lost), "; ")
+	}
+	return c
 }
 
 func since(v queues.Verdict, at *time.Time, now time.Time) cell {

@@ -37,7 +37,7 @@ func TestQueueTableShowsTheWorstFirst(t *testing.T) {
 	require.Contains(t, lines[0], "queues of 127.0.0.1:9100, measured 0.7s ago; on this node's disk 4 records, the oldest 3.0s")
 	want := []string{
 		`^QUEUE +ACCOUNT +PARTITION +DEPTH +AGE +IN/S +OUT/S +DRAIN +STATUS +VERDICT +FOR +CONSUMER$`,
-		`^callbacks +bank +all +32007 +2h01m +0\.0 +0\.0 +\? +stop +faulty +1m20s +4 of them on this node's disk$`,
+		`^callbacks +bank +all +32007 +2h01m +0\.0 +0\.0 +\? +stop +faulty +1m20s +4 of them on this node's disk; lost 12$`,
 		`^ +3 +25000 +1m20s +0\.0 +0\.0 +\? +stop +faulty +1m20s +nobody$`,
 		`^ +1 +7000 +2h01m +0\.0 +0\.0 +36s +slow +12 LOST +1m20s +tidegate at 10\.0\.0\.7\?\[2J$`,
 		`^queued\.replies +bank +all +900 `,
@@ -68,7 +68,21 @@ func TestQueueTableOfAnOldView(t *testing.T) {
 	v := bad()
 	v.Stale, v.Error = true, "survey consumer groups: no broker answers"
 	require.Contains(t, queueTable{}.draw(v), "STALE: this is what was last known: survey consumer groups: no broker answers\n")
+	out := queueTable{}.draw(v)
+	require.NotRegexp(t, `\b(ok|faulty|stop|slow|deep)\b`, out, "nobody knows how it is now")
+	require.Regexp(t, `(?m)^replies +bank +all +2 +\? +0\.0 +0\.0 +\? +\? +\?$`, out)
+	require.Regexp(t, `(?m)^ +1 +7000 +\? .* \? +12 LOST `, out, "what is lost stays lost")
+	require.Regexp(t, `(?m)^bank +32009 +\? +\?$`, out)
 	require.Contains(t, queueTable{}.draw(queues.View{}), "not measured yet")
+}
+
+// A queue that is worked well now, and has lost records, says so.
+func TestQueueTableShowsWhatWasLost(t *testing.T) {
+	v := queues.View{Queues: []queues.QueueView{{Queue: "callbacks", Account: "bank", Age: sec(0), Drain: sec(0), Status: queues.OK, Verdict: queues.Fine,
+		Partitions: []queues.PartitionView{{Partition: 1, Skipped: 12, Age: sec(0), Drain: sec(0), Status: queues.OK, Verdict: queues.Fine}}}}}
+	out := queueTable{}.draw(v)
+	require.Regexp(t, `(?m)^callbacks +bank +all .* ok +12 LOST +lost 12$`, out)
+	require.Regexp(t, `(?m)^ +1 +0 .* ok +12 LOST$`, out)
 }
 
 func TestSpansAreForEyes(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 // partition. A partition that nobody holds is missing.
 type Owners map[string]map[int32]string
 
-// Owners asks who reads. A group whose answer cannot be had is missing; one that
-// nobody is in has no owners.
+// Owners asks who reads. A group whose answer cannot be had is missing, and so is
+// one that deals its partitions anew at this moment; one that nobody is in has no
+// owners.
 func (a *Admin) Owners(ctx context.Context, groups []string) (map[string]Owners, error) {
 	if len(groups) == 0 {
 		return nil, nil
@@ -42,7 +43,7 @@ func ownersOf(g *sarama.GroupDescription) (Owners, bool) {
 	if errors.Is(g.Err, sarama.ErrGroupIDNotFound) {
 		return o, true
 	}
-	if !errors.Is(g.Err, sarama.ErrNoError) {
+	if !errors.Is(g.Err, sarama.ErrNoError) || g.State == "PreparingRebalance" || g.State == "CompletingRebalance" {
 		return nil, false
 	}
 	for _, m := range g.Members {

@@ -11,7 +11,7 @@ const (
 	OK      Status = "ok"
 	Slow    Status = "slow"   // it moves, but what waits never becomes less
 	Stall   Status = "stall"  // somebody holds it, and its position does not move
-	Stop    Status = "stop"   // nobody holds it, and its position does not move
+	Stop    Status = "stop"   // nobody holds it
 	Rewind  Status = "rewind" // its position went back and has not caught up again
 )
 
@@ -102,7 +102,7 @@ func (h *history) moving() bool {
 }
 
 // judge applies Burrow's rules, in this order: a position that went back; a
-// queue that was empty at any moment of the window, where nothing can have
+// partition that nobody holds, which needs no window to be known; a queue that was empty at any moment of the window, where nothing can have
 // waited for longer than it; a window that is not full yet; a position that does
 // not move; a lag that never falls.
 //
@@ -118,10 +118,10 @@ func (h *history) judge(by holder) Status {
 		return OK
 	case h.rewound():
 		return Rewind
+	case by == holderNone:
+		return Stop
 	case h.wasEmpty(), !h.full():
 		return OK
-	case !h.moved() && by == holderNone:
-		return Stop
 	case !h.moved():
 		return Stall
 	case h.neverFalls():
@@ -141,6 +141,11 @@ func (h *history) rewound() bool {
 	last, _ := h.last()
 	return high >= 0 && last.committed < high
 }
+
+// stood tells that through the whole window something waited and nothing was
+// worked. Verdicts want that: a partition is without a holder also for the
+// moments in which a group deals them anew.
+func (h *history) stood() bool { return h.full() && !h.moved() && !h.wasEmpty() }
 
 func (h *history) wasEmpty() bool {
 	for _, s := range h.samples {

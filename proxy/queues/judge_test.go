@@ -39,8 +39,11 @@ func TestJudge(t *testing.T) {
 		"does not move, who knows":   {seq{3, 3, 3, 3, 3, 3}, seq{9, 9, 9, 9, 9, 9}, holderUnknown, Stall},
 		"never committed":            {seq{-1, -1, -1, -1, -1, -1}, seq{9, 9, 9, 9, 9, 9}, holderNone, Stop},
 		"began to commit":            {seq{-1, -1, -1, 1, 2, 3}, seq{9, 9, 9, 9, 9, 9}, holderSomebody, OK},
-		"window not full":            {seq{3, 3, 3}, seq{9, 9, 9}, holderNone, OK},
-		"was empty in the window":    {seq{3, 3, 3, 3, 3, 3}, seq{3, 9, 9, 9, 9, 9}, holderNone, OK},
+		"window not full":            {seq{3, 3, 3}, seq{9, 9, 9}, holderSomebody, OK},
+		"window not full, nobody":    {seq{3}, seq{9}, holderNone, Stop},
+		"was empty in the window":    {seq{3, 3, 3, 3, 3, 3}, seq{3, 9, 9, 9, 9, 9}, holderSomebody, OK},
+		"was empty, nobody now":      {seq{3, 3, 3, 3, 3, 3}, seq{3, 9, 9, 9, 9, 9}, holderNone, Stop},
+		"moved, nobody now":          {seq{0, 1, 2, 3, 3, 3}, seq{9, 9, 9, 9, 9, 9}, holderNone, Stop},
 		"was empty before it":        {seq{3, 3, 3, 3, 3, 3, 3}, seq{3, 9, 9, 9, 9, 9, 9}, holderNone, Stop},
 		"went back":                  {seq{50, 60, 20, 20, 20, 20}, seq{90, 90, 90, 90, 90, 90}, holderSomebody, Rewind},
 		"went back, though empty":    {seq{90, 90, 20, 20, 20, 20}, seq{90, 90, 90, 90, 90, 90}, holderSomebody, Rewind},
@@ -102,12 +105,16 @@ func TestJudgeInvariants(t *testing.T) {
 			if s.lag() == 0 {
 				require.Equal(t, OK, status)
 			}
-			if status.stuck() {
+			if status == Stall {
 				require.True(t, h.full())
 				require.False(t, h.moved())
 				for _, old := range h.samples {
 					require.Positive(t, old.lag())
 				}
+				require.True(t, h.stood())
+			}
+			if status.stuck() {
+				require.Positive(t, s.lag())
 				require.Equal(t, status == Stop, by == holderNone)
 			}
 			if status == Slow {

@@ -100,6 +100,7 @@ func (p *partition) measure(prev, s sample) {
 // judge settles status and age, once the times that were missing are found.
 func (p *partition) judge(now time.Time, l Limits, retention time.Duration) {
 	p.status = p.history.judge(p.holder)
+	p.early = !p.history.stood()
 	p.depth, p.moving = p.lag.Lag, p.history.moving()
 	p.age, p.aged = p.headAge(now)
 	age := p.age.Seconds()
@@ -132,10 +133,10 @@ func (p *partition) vague(now time.Time, poll time.Duration) bool {
 }
 
 // drain is how long the partition takes with more records before its end; ok is
-// false where nothing moves or nothing is known.
+// false where nobody holds it, where nothing moves or nothing is known.
 func (p *partition) drain(more int64) (time.Duration, bool) {
 	n := p.lag.Lag + more
-	if n > 0 && p.history.full() && !p.history.moved() && !p.history.wasEmpty() {
+	if n > 0 && (p.holder == holderNone || p.history.stood()) {
 		return 0, false
 	}
 	return p.able.drain(n)

@@ -23,6 +23,7 @@ type seat struct {
 	depth  int64
 	status Status
 	moving bool // something of it was worked lately
+	early  bool // the status is known sooner than the window proves it, and counts for no verdict yet
 	unseen bool // for a window: the rest of the seat is old
 
 	over  gate // above max_depth; closes below 80 % of it
@@ -74,7 +75,7 @@ func (b *bench) check(l Limits, mode string, now time.Time) {
 func (s *seat) count(l Limits) {
 	s.over.value(float64(s.depth), float64(l.MaxDepth), 1, 1)
 	s.deep.value(float64(s.depth), float64(l.WarnDepth), enterChecks, leaveChecks)
-	count(&s.stuck, s.status.stuck())
+	count(&s.stuck, s.status.stuck() && !s.early)
 	count(&s.calm, float64(s.depth) < leaveShare*float64(l.MaxDepth))
 }
 
