@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -98,17 +99,15 @@ type ACLOptions struct {
 // ACLs prints what each role's user at Kafka must be allowed, as arguments of
 // kafka-acls.sh, or writes it into the cluster.
 func ACLs(ctx context.Context, src Source, o ACLOptions, out io.Writer) error {
+	users := func(role string) string { return o.Users + role }
+	if !o.Apply {
+		return printACLs(src, users, out)
+	}
 	c, err := loadFor(src, "")
 	if err != nil {
 		return err
 	}
-	permits := c.permits(func(role string) string { return o.Users + role })
-	if !o.Apply {
-		for _, p := range permits {
-			fmt.Fprintln(out, p)
-		}
-		return nil
-	}
+	permits := c.permits(users)
 	log, err := telemetry.NewLogger(c.Log)
 	if err != nil {
 		return usage(err)
@@ -123,5 +122,23 @@ func ACLs(ctx context.Context, src Source, o ACLOptions, out io.Writer) error {
 		return fmt.Errorf("write access control list (the user needs Alter on the cluster): %w", err)
 	}
 	fmt.Fprintf(out, "%d permits are in place\n", len(permits))
+	return nil
+}
+
+// printACLs needs the names of topics, groups and accounts, and no secret:
+// whoever keeps the cluster's list need not be allowed to read one.
+func printACLs(src Source, users func(role string) string, out io.Writer) error {
+	c, err := loadNames(src)
+	if err != nil {
+		return usage(err)
+	}
+	if err := errors.Join(at("topics", c.Topics.validate()), c.validateAccounts("")); err != nil {
+		return usage(fmt.Errorf("configuration %s cannot be used:\n%w", nameOf(src), err))
+	}
+	for _, p := range c.permits(users) {
+		if _, err := fmt.Fprintln(out, p); err != nil {
+			return fmt.Errorf("print access control list: %w", err)
+		}
+	}
 	return nil
 }

@@ -2,12 +2,15 @@ package app_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tidegate/app"
+	"tidegate/pkg/config"
 )
 
 // S84: a role's user may touch what the role needs, of this deployment only.
@@ -37,4 +40,21 @@ func TestS84PermitsAreTheLeast(t *testing.T) {
 		require.NotContains(t, l, "*", "nothing is allowed on everything")
 		require.Contains(t, l, " tg.", "another deployment's resource: %s", l)
 	}
+}
+
+// Whoever keeps the cluster's list, or looks at queues, need not be allowed to
+// read the secrets that the same file refers to.
+func TestCommandsThatNeedNoSecretReadNone(t *testing.T) {
+	src := app.Source{File: sampleFile(t, "proxy"), Set: map[string]string{"ops.addr": "127.0.0.1:1", "kafka.brokers": "127.0.0.1:1"}}
+	require.NoError(t, os.RemoveAll(filepath.Join(filepath.Dir(src.File), "secrets")))
+	_, err := app.LoadConfig(src.File, src.Set)
+	require.ErrorIs(t, err, config.ErrNoSecret, "they are gone")
+	var out bytes.Buffer
+	require.NoError(t, app.ACLs(t.Context(), src, app.ACLOptions{Users: "bank-"}, &out))
+	require.Contains(t, out.String(), "User:bank-proxy")
+	require.ErrorIs(t, app.ACLs(t.Context(), src, app.ACLOptions{Apply: true}, &out), config.ErrNoSecret, "this one logs in")
+	err = app.Queues(t.Context(), app.QueuesOptions{Source: src, Once: true, Out: &out})
+	require.ErrorContains(t, err, "ask http://127.0.0.1:1: ", "it got as far as asking")
+	src.Set["topics.prefix"] = "no prefix"
+	require.ErrorIs(t, app.ACLs(t.Context(), src, app.ACLOptions{}, &out), app.ErrUsage)
 }

@@ -147,11 +147,19 @@ func ignored() []string {
 // LoadConfig reads the file, the environment and --set flags over the
 // defaults. It does not validate: see Validate.
 func LoadConfig(file string, set map[string]string) (Config, error) {
+	return readConfig(Source{File: file, Set: set}, false)
+}
+
+// loadNames reads what a command needs that uses names and addresses alone:
+// secrets, which whoever runs it may not be allowed to read, stay references.
+func loadNames(src Source) (Config, error) { return readConfig(src, true) }
+
+func readConfig(src Source, noSecrets bool) (Config, error) {
 	c := DefaultConfig()
 	err := config.Load(&c, config.Source{
-		File: file, EnvPrefix: EnvPrefix, Environ: os.Environ(), Set: set,
-		Ignore: ignored(),
-		Moved:  map[string]string{"proxy.repeat_window": "proxy.repeats.window", "proxy.repeat_events": "proxy.repeats.rules[].types"},
+		File: src.File, EnvPrefix: EnvPrefix, Environ: os.Environ(), Set: src.Set,
+		Ignore: ignored(), NoSecrets: noSecrets,
+		Moved: map[string]string{"proxy.repeat_window": "proxy.repeats.window", "proxy.repeat_events": "proxy.repeats.rules[].types"},
 	})
 	c.nameGroups()
 	return c, err

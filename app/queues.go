@@ -64,7 +64,7 @@ func (o QueuesOptions) listener() (string, error) {
 	case o.Source.File == "" && len(o.Source.Set) == 0:
 		return "http://" + DefaultConfig().Ops.Addr, nil
 	}
-	c, err := LoadConfig(o.Source.File, o.Source.Set)
+	c, err := loadNames(o.Source) // ops.addr is no secret
 	if err != nil {
 		return "", err
 	}

@@ -42,6 +42,9 @@ type Source struct {
 	Ignore []string
 	// Set holds dotted keys from flags.
 	Set map[string]string
+	// NoSecrets leaves references to secrets as they are, for who needs none of
+	// them and may not be allowed to read them.
+	NoSecrets bool
 	// Moved tells where keys of earlier releases are now: they stay unknown, but
 	// the error names the new place.
 	Moved map[string]string
@@ -67,6 +70,9 @@ func Load(dst any, s Source) error {
 	}
 	if err := decode(k, dst); err != nil {
 		return s.explain(err, dst)
+	}
+	if s.NoSecrets {
+		return nil
 	}
 	return resolveSecrets(reflect.ValueOf(dst).Elem(), "")
 }
