@@ -129,8 +129,11 @@ func TestAheadPromisesNothingThatNobodyKnows(t *testing.T) {
 		l.poll(0)
 	}
 	requireAck(t, l.post(text(2, "nothing moves")))
-	l.poll(100)
-	l.poll(100)
+	l.poll(30)
+	requireAck(t, l.post(text(4, "it moves again, nobody knows how fast")))
+	for range 6 {
+		l.poll(30)
+	}
 	require.NotEmpty(t, l.told(l.post(text(3, "it moves again"))))
 }
 

@@ -83,7 +83,7 @@ func newLine(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, change ...func
 		cancel()
 		require.NoError(t, l.p.Run(ended)) // closes what New has opened
 	})
-	l.fill(pub, 1000)
+	l.fill(pub, 1550)
 	l.robot(k)
 	return l
 }
@@ -138,14 +138,16 @@ func (l *line) pass(d time.Duration) {
 }
 
 // poll lets two seconds pass, in which the robot works so many.
-func (l *line) poll(worked int) {
+func (l *line) poll(worked int) { l.t.Helper(); l.works(2*time.Second, worked) }
+
+func (l *line) works(d time.Duration, worked int) {
 	l.t.Helper()
 	before := l.committed()
 	for range worked {
 		l.work <- struct{}{}
 	}
 	require.Eventually(l.t, func() bool { return l.committed() >= before+int64(worked) }, 30*time.Second, 10*time.Millisecond)
-	l.pass(2 * time.Second)
+	l.pass(d)
 	require.NoError(l.t, l.p.CheckQueues(l.t.Context()))
 }
 
@@ -164,8 +166,9 @@ func (l *line) committed() int64 {
 func (l *line) busy() {
 	l.t.Helper()
 	require.NoError(l.t, l.p.CheckQueues(l.t.Context()))
-	l.poll(100)
-	l.poll(100)
+	for range 3 { // the speed is believed after some seconds of work
+		l.works(5*time.Second, 250)
+	}
 }
 
 // told opens a passive answer as WeChat would and gives its text.

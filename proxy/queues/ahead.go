@@ -71,24 +71,26 @@ func (s *set) load(spooled int64) *load {
 			break
 		}
 		d, ok := p.drain(share)
-		l.partitions = append(l.partitions, place{Place{p.lag.Lag + share, d}, ok})
+		l.partitions = append(l.partitions, place{Place{p.lag.Lag + share, d}, ok && p.sure()})
 	}
+	sure := true
 	for _, p := range s.partitions {
 		all += p.lag.Lag
 		able.perSecond += p.able.perSecond
-		if d, ok := p.drain(share); ok {
+		if d, ok := p.drain(share); ok && p.sure() {
 			l.worst = max(l.worst, d)
 		}
+		sure = sure && (p.lag.Lag == 0 || p.sure())
 	}
 	d, ok := able.drain(all + spooled)
-	l.whole = place{Place{all + spooled, d}, ok}
+	l.whole = place{Place{all + spooled, d}, ok && sure}
 	return l
 }
 
 // Ahead tells where a callback of this follower would stand, if that takes
 // longer than the threshold. It costs a few loads from memory. It says nothing
-// when the last measurement is too old, or when nothing moves and nobody can
-// know.
+// when the last measurement is too old, when nothing moves and nobody can know,
+// and in the first seconds of a line, while it is not known how fast it is worked.
 func (w *Watch) Ahead(account, key string) (Place, bool) {
 	all := w.loads.Load()
 	if all == nil {

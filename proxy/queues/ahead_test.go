@@ -87,10 +87,59 @@ func TestAheadCountsTheSpool(t *testing.T) {
 		p.lag = lagOf(0, 10)
 		p.lag.Partition = i
 		p.able.add(2, time.Second)
+		p.worked = time.Minute
 	}
 	l := s.load(7)
 	require.Equal(t, place{Place{12, 6 * time.Second}, true}, l.partitions[2])
 	require.Equal(t, int64(47), l.whole.Ahead)
 	require.Equal(t, 6*time.Second, l.worst)
 	require.Empty(t, newSet(Queue{}, DefaultConfig()).load(7).partitions)
+}
+
+// A quiet time, then a burst that is worked fast: the wait is short, though the
+// speed that is known is that of the quiet time. Then one that is worked slowly:
+// it is told once the speed is known, and not before.
+func TestAheadOfABurstAfterAQuietTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		out  int64
+		told bool
+	}{"fast": {1000, false}, "slow": {40, true}} {
+		t.Run(name, func(t *testing.T) {
+			now := t0
+			q := Queue{Name: "callbacks", Account: "bank", Topic: "t"}
+			cfg := DefaultConfig()
+			cfg.Window = 10 * time.Second
+			s := newSet(q, cfg)
+			w := &Watch{cfg: cfg, d: Deps{Threshold: 2 * time.Second}, now: func() time.Time { return now }, known: &[]Queue{q}, sets: map[Queue]*set{q: s}}
+			p := s.partition(0, now)
+			committed, end := int64(0), int64(0)
+			step := func(in, out int64) (Place, bool) {
+				now = now.Add(2 * time.Second)
+				end += in
+				committed = min(end, committed+out)
+				p.take(lagOf(committed, end), now)
+				p.judge(now, limits, 0)
+				w.view.Store(&View{SampledAt: now})
+				w.loads.Store(w.loadsNow(now))
+				return w.Ahead("bank", "somebody")
+			}
+			for range 50 {
+				_, long := step(2, 2)
+				require.False(t, long)
+			}
+			_, long := step(4000, c.out/4) // it came a moment before the poll
+			require.False(t, long, "nobody knows yet")
+			var last Place
+			waited := 0
+			for !long && committed < end {
+				last, long = step(0, c.out)
+				waited++
+			}
+			require.Equal(t, c.told, long)
+			if long {
+				require.Greater(t, waited, 3)
+				require.InEpsilon(t, float64(last.Ahead)/float64(c.out/2), last.Wait.Seconds(), 0.2, "and then it is right: %v", last)
+			}
+		})
+	}
 }

@@ -23,7 +23,9 @@ type partition struct {
 	in, out speed
 	// able is how fast it is worked while there is something to do, which is what
 	// a wait depends on: out is small at night because little comes.
-	able   speed
+	able speed
+	// worked is for how long able was measured, in one piece, under a backlog.
+	worked time.Duration
 	age    time.Duration
 	aged   bool // age is known
 	holder holder
@@ -90,11 +92,34 @@ func (p *partition) measure(prev, s sample) {
 	}
 	done = max(done, 0)
 	p.out.add(done, took)
-	if p.age >= busyAge {
+	p.learn(done, took, s.lag() == 0)
+}
+
+// learn takes in how fast the partition is worked. What a robot does that has
+// little to do, or nothing, is not what it can do: able and worked begin anew
+// where the position stands still, and worked with every idle moment.
+func (p *partition) learn(done int64, took time.Duration, idle bool) {
+	busy := p.age >= busyAge
+	switch {
+	case busy && done == 0 && !p.history.moving():
+		p.able, p.worked = speed{}, 0
+	case busy:
 		p.able.add(done, took)
-	} else {
+		p.worked += took
+	default:
 		p.able.raise(done, took)
 	}
+	if idle {
+		p.worked = 0
+	}
+}
+
+// sure tells that able is known well enough to tell a follower how long to wait:
+// after half a window of work, at most three and at least two times the
+// smoothing. Before, it still rises from what little was done, and the wait would
+// be far too long.
+func (p *partition) sure() bool {
+	return p.worked >= max(min(p.history.window/2, 3*smoothing), 2*smoothing)
 }
 
 // judge settles status and age, once the times that were missing are found.
