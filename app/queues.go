@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"tidegate/proxy/queues"
@@ -41,7 +43,7 @@ func Queues(ctx context.Context, o QueuesOptions) error {
 	terminal := isTerminal(o.Out)
 	t := queueTable{from: c.base.Host, all: o.All, color: terminal && os.Getenv("NO_COLOR") == ""}
 	if o.JSON || o.Once || !terminal && !o.Watch {
-		v, text, err := o.ask(ctx, c)
+		v, text, err := o.first(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -98,13 +100,45 @@ func (o QueuesOptions) ask(ctx context.Context, c *opsClient) (queues.View, []by
 	return v, text, err
 }
 
+// first asks, and makes sure that the account is one that is watched: a name
+// with a slip would show a table that looks as if nothing waited.
+func (o QueuesOptions) first(ctx context.Context, c *opsClient) (queues.View, []byte, error) {
+	v, text, err := o.ask(ctx, c)
+	if err != nil || o.Account == "" || v.SampledAt.IsZero() || slices.Contains(accountsOf(v), o.Account) {
+		return v, text, err
+	}
+	every := o
+	every.Account = ""
+	all, _, err := every.ask(ctx, c)
+	if err != nil {
+		return v, nil, err
+	}
+	known := "it watches none"
+	if names := accountsOf(all); len(names) > 0 {
+		known = "it watches " + strings.Join(names, ", ")
+	}
+	return v, nil, usage(fmt.Errorf("--account %s: %s has no such account; %s", forTerminal(o.Account), c.base.Host, forTerminal(known)))
+}
+
+func accountsOf(v queues.View) (names []string) {
+	for _, q := range v.Queues {
+		if q.Account != "" && !slices.Contains(names, q.Account) {
+			names = append(names, q.Account)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // live redraws until ctx ends. A proxy that does not answer may be starting
 // anew, so that is shown and asked again; only the first time it is an error.
 func (o QueuesOptions) live(ctx context.Context, c *opsClient, t queueTable, terminal bool) error {
 	tick := time.NewTicker(queuesEvery)
 	defer tick.Stop()
+	ask := o.first
 	for first := true; ; first = false {
-		v, _, err := o.ask(ctx, c)
+		v, _, err := ask(ctx, c)
+		ask = o.ask
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -64,10 +64,23 @@ func TestQueuesPrintsOneTable(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b")
 
 	out.Reset()
-	require.NoError(t, Queues(t.Context(), QueuesOptions{Ops: strings.TrimPrefix(url, "http://"), Account: "nobody", JSON: true, Out: &out}))
+	require.NoError(t, Queues(t.Context(), QueuesOptions{Ops: strings.TrimPrefix(url, "http://"), Account: "bank", JSON: true, Out: &out}))
 	var v queues.View
 	require.NoError(t, json.Unmarshal(out.Bytes(), &v))
-	require.Len(t, v.Queues, 2)
+	require.Len(t, v.Queues, 9)
+}
+
+// A slip in the account's name must not look like an empty queue.
+func TestQueuesKnowsItsAccounts(t *testing.T) {
+	url := opsOfQueues(t)
+	for _, o := range []QueuesOptions{{}, {JSON: true}, {Watch: true}} {
+		var out bytes.Buffer
+		o.Ops, o.Account, o.Out = url, "nope", &out
+		err := Queues(t.Context(), o)
+		require.ErrorIs(t, err, ErrUsage, "exit code 2")
+		require.ErrorContains(t, err, "--account nope: "+strings.TrimPrefix(url, "http://")+" has no such account; it watches bank")
+		require.Empty(t, out.String())
+	}
 }
 
 // until is a writer that calls stop once a number of tables were drawn.
