@@ -175,10 +175,26 @@ func (p *Proxy) refuse(w http.ResponseWriter, acc *entry, err error) {
 	http.Error(w, "refused", status)
 }
 
+// What an answer to a body that is too large waits for at most.
+const (
+	swallowBytes = 2 << 20
+	swallowTime  = 250 * time.Millisecond
+)
+
+// swallow takes what a client is about to send anyway. Who is still sending when
+// the connection is closed gets a reset and never sees the answer.
+func swallow(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(swallowTime))
+	_, _ = io.CopyN(io.Discard, r.Body, swallowBytes)
+}
+
 // leaveBody ends the connection of a request that is refused before its body was
 // read. Otherwise net/http reads the body first, so that the connection can be
 // used again, and a stranger who sends it slowly holds both until the time-out.
 func leaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength > wechat.MaxBody {
+		swallow(w, r)
+	}
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
