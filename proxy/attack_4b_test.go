@@ -144,7 +144,7 @@ func TestS20LargeBodiesAreRefusedBeforeTheyAreRead(t *testing.T) {
 	f := newFort(t, wechat.ModePlain)
 	for range 20 { // a client that sends all before it reads sees the answer, not a reset
 		v, big := f.signed(), strings.NewReader(strings.Repeat("x", 1<<20))
-		res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Post("http://"+f.p.Addr()+"/wx/card?"+v.Encode(), "text/xml", big) //nolint:noctx // bounded by the door
+		res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Post("http://"+f.p.Addr()+"/wx/card?"+v.Encode(), "text/xml", big)
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
