@@ -88,8 +88,16 @@ func newLine(t *testing.T, mode wechat.Mode, atOnce proxy.AtOnce, change ...func
 	return l
 }
 
-// fill puts records of a follower, who shares our partition, into the queue.
+// fill puts records of a follower, who shares our partition, into the queue, a
+// hundred at once: a producer takes no more than it can hand on.
 func (l *line) fill(pub *kafka.Producer, n int) {
+	l.t.Helper()
+	for ; n > 0; n -= 100 {
+		l.put(pub, min(n, 100))
+	}
+}
+
+func (l *line) put(pub *kafka.Producer, n int) {
 	l.t.Helper()
 	results := make(chan error, n)
 	for range n {
