@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"tidegate/pkg/kafka"
-	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
 )
 
@@ -108,16 +107,11 @@ func ACLs(ctx context.Context, src Source, o ACLOptions, out io.Writer) error {
 		return err
 	}
 	permits := c.permits(users)
-	log, err := telemetry.NewLogger(c.Log)
-	if err != nil {
-		return usage(err)
-	}
-	e := newEngines(c, log)
-	defer func() { _ = e.stack.Stop(context.WithoutCancel(ctx)) }()
-	admin, err := e.Admin()
+	admin, done, err := c.admin(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if err := admin.Permit(ctx, permits); err != nil {
 		return fmt.Errorf("write access control list (the user needs Alter on the cluster): %w", err)
 	}

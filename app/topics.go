@@ -22,6 +22,17 @@ func (c Config) topicSpecs() []kafka.TopicSpec {
 	return specs
 }
 
+// admin asks Kafka for a command that does one thing and ends.
+func (c Config) admin(ctx context.Context) (a *kafka.Admin, done func(), err error) {
+	log, err := telemetry.NewLogger(c.Log)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	e := newEngines(c, log)
+	a, err = e.Admin()
+	return a, func() { _ = e.stack.Stop(context.WithoutCancel(ctx)) }, err
+}
+
 // Topics creates the missing topics and shows how the others stand. Existing
 // topics are never changed: a new partition count would move users to other
 // partitions while their old records wait.
@@ -30,16 +41,11 @@ func Topics(ctx context.Context, src Source, dryRun bool, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := telemetry.NewLogger(c.Log)
-	if err != nil {
-		return usage(err)
-	}
-	e := newEngines(c, log)
-	defer func() { _ = e.stack.Stop(context.WithoutCancel(ctx)) }()
-	admin, err := e.Admin()
+	admin, done, err := c.admin(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if dryRun {
 		return showTopics(ctx, admin, c.topicSpecs(), out)
 	}
