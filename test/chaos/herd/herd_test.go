@@ -98,6 +98,25 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+// A child that does not hear the SIGTERM of its group goes with its parent all
+// the same.
+func TestDeafChildIsLeftNowhere(t *testing.T) {
+	h := herd.New(t)
+	file := filepath.Join(h.Dir, "deaf.child")
+	p := h.Start(herd.Spec{Name: "deaf", Path: "/bin/sh", Args: []string{
+		"-c", `trap 'exit 0' TERM; (trap "" TERM; exec sleep 600) & echo $! >"` + file + `.part"; mv "` + file + `.part" "` + file + `"; wait`,
+	}})
+	child := childOf(t, h, "deaf")
+	herd.Wait(t, "the child to be a sleep", 5*time.Second, func() bool {
+		b, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/comm")
+		return string(b) == "sleep\n"
+	})
+	require.NoError(t, syscall.Kill(child, syscall.SIGTERM))
+	require.True(t, alive(child), "it is deaf")
+	p.Stop()
+	herd.Wait(t, "the child's end", 5*time.Second, func() bool { return !alive(child) })
+}
+
 // The settings of the tests do not reach the processes: the program refuses
 // variables that it does not know.
 func TestEnvironment(t *testing.T) {

@@ -90,6 +90,9 @@ func (p *Process) launch() {
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
+		// A child that slept through the group's SIGTERM, or got it between fork and
+		// exec when its shell's handler still took it, does not outlive its parent.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		close(ended)
 	}()
 	p.mu.Lock()
