@@ -18,7 +18,7 @@ var (
 
 // rule reads one rule. It gives nil if even the name is missing.
 func (r *reader) rule(n *yaml.Node, known Known, names map[string]*yaml.Node) *rule {
-	f := r.mapping(n, "rule", "name", "accounts", "match", "answer", "hand_over", "silence", "call", "reply", "class", "fallback", "valid_for")
+	f := r.mapping(n, "rule", ruleKeys()...)
 	u := &rule{line: n.Line, class: wire.PreferDuplicate, validFor: DefaultValidFor}
 	if !r.name(n, f, names, u) {
 		return nil
@@ -42,6 +42,11 @@ func (r *reader) rule(n *yaml.Node, known Known, names map[string]*yaml.Node) *r
 	}
 	if v := f["valid_for"]; v != nil {
 		u.validFor = r.duration(v, of+"valid_for", time.Second, DefaultValidFor)
+	}
+	for _, k := range moreKeys {
+		if at := f[k.name]; at != nil {
+			k.read(r, at, u, of, known)
+		}
 	}
 	r.action(n, f, u, of, known)
 	return u
@@ -99,14 +104,8 @@ func (r *reader) action(n *yaml.Node, f fields, u *rule, of string, known Known)
 	if p := f["reply"]; p != nil {
 		u.replies = r.replies(p, of+"reply", f["call"] != nil)
 	}
-	main := 0
-	for _, on := range []bool{u.silence, u.handOver, f["call"] != nil || f["reply"] != nil} {
-		if on {
-			main++
-		}
-	}
-	if main != 1 {
-		r.fail(n, "%swrite exactly one of reply, call (with or without reply), hand_over: true or silence: true", of)
+	if count(u.silence, u.handOver, f["call"] != nil || f["reply"] != nil, r.otherActions(f) > 0) != 1 || r.otherActions(f) > 1 {
+		r.fail(n, "%swrite exactly one of reply, call (with or without reply), hand_over: true or silence: true%s", of, otherActionNames())
 	}
 	if u.call == nil && f["fallback"] != nil && len(u.replies) == 0 {
 		r.fail(f["fallback"], "%sfallback: it is never used without reply or call: remove it", of)
