@@ -75,6 +75,12 @@ func (o *Ops) AddReadiness(name string, check func(context.Context) error) {
 // every other method the scope write.
 func (o *Ops) Handle(pattern string, h http.Handler) { o.mux.Handle(pattern, o.need(ScopeRead, h)) }
 
+// HandleSteering adds an endpoint that changes how a deployment runs: with keys,
+// every method needs the scope steer.
+func (o *Ops) HandleSteering(pattern string, h http.Handler) {
+	o.mux.Handle(pattern, o.need(ScopeSteer, h))
+}
+
 // ServeHTTP implements http.Handler.
 func (o *Ops) ServeHTTP(w http.ResponseWriter, r *http.Request) { o.mux.ServeHTTP(w, r) }
 
@@ -87,7 +93,7 @@ func (o *Ops) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
-	if _, known := o.scopesOf(r); !known {
+	if _, known := o.keyOf(r); !known {
 		_, _ = fmt.Fprintln(w, "not ready")
 		return
 	}

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -18,12 +19,13 @@ import (
 const (
 	ScopeMetrics = "metrics" // GET /metrics
 	ScopeRead    = "read"    // GET /ops/v1/…
-	ScopeWrite   = "write"   // everything else under /ops/v1/
+	ScopeWrite   = "write"   // everything else under /ops/v1/, apart from
+	ScopeSteer   = "steer"   // what changes a running deployment: its limits
 	ScopeDebug   = "debug"   // /debug/pprof: memory and stacks of the process
 )
 
 // OpsScopes lists them.
-func OpsScopes() []string { return []string{ScopeMetrics, ScopeRead, ScopeWrite, ScopeDebug} }
+func OpsScopes() []string { return []string{ScopeMetrics, ScopeRead, ScopeWrite, ScopeSteer, ScopeDebug} }
 
 // OpsKey is one key of the operations listener as the configuration has it. The
 // key itself is kept by whoever uses it; here is only its hash.
@@ -55,6 +57,7 @@ func ValidateOpsKeys(keys []OpsKey) error {
 
 // opsKey is a key ready for comparison.
 type opsKey struct {
+	name   string
 	hash   [sha256.Size]byte
 	scopes []string
 }
@@ -80,7 +83,7 @@ func compile(keys []OpsKey) ([]opsKey, error) {
 				return nil, fmt.Errorf("keys[%d] (%s): scope %.60q: use %s", i, k.Name, s, strings.Join(OpsScopes(), ", "))
 			}
 		}
-		out[i] = opsKey{hash: [sha256.Size]byte(b), scopes: k.Scopes}
+		out[i] = opsKey{name: k.Name, hash: [sha256.Size]byte(b), scopes: k.Scopes}
 		if names[k.Name] || hashes[out[i].hash] {
 			return nil, fmt.Errorf("keys[%d] (%s): its name or its hash is that of another key", i, k.Name)
 		}
@@ -100,44 +103,69 @@ func (o *Ops) SetKeys(keys []OpsKey) error {
 	return nil
 }
 
-// scopesOf gives what the request may do. known is false without a valid key.
-// Every key is compared, whatever the ones before gave, in constant time.
-func (o *Ops) scopesOf(r *http.Request) (scopes []string, known bool) {
-	keys := o.keys.Load()
-	if keys == nil || len(*keys) == 0 {
-		return OpsScopes(), true
+// openListener is whom a listener without keys takes everybody for.
+const openListener = "(no key: the listener is open)"
+
+// keyOf gives what the request may do, and by whose key. known is false without
+// a valid one. Every key is compared, whatever the ones before gave, in constant
+// time.
+func (o *Ops) keyOf(r *http.Request) (k opsKey, known bool) {
+	if o.open() {
+		return opsKey{name: openListener, scopes: OpsScopes()}, true
 	}
 	text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer {
-		return nil, false
+		return opsKey{}, false
 	}
 	sum := sha256.Sum256([]byte(text))
-	for _, k := range *keys {
-		if subtle.ConstantTimeCompare(sum[:], k.hash[:]) == 1 {
-			scopes, known = k.scopes, true
+	for _, one := range *o.keys.Load() {
+		if subtle.ConstantTimeCompare(sum[:], one.hash[:]) == 1 {
+			k, known = one, true
 		}
 	}
-	return scopes, known
+	return k, known
+}
+
+func (o *Ops) open() bool {
+	keys := o.keys.Load()
+	return keys == nil || len(*keys) == 0
+}
+
+type keyName struct{}
+
+// OpsKeyName is the name of the key that a request to an operations endpoint
+// came with, for whoever writes down who did what.
+func OpsKeyName(ctx context.Context) string {
+	name, _ := ctx.Value(keyName{}).(string)
+	return name
 }
 
 // need puts a handler behind a scope. The check stands at the handler, not at
 // the path, so that no spelling of a path leads around it.
 func (o *Ops) need(scope string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		needed := scope
-		if needed == ScopeRead && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		needed, reads := scope, r.Method == http.MethodGet || r.Method == http.MethodHead
+		if needed == ScopeRead && !reads {
 			needed = ScopeWrite
 		}
-		scopes, known := o.scopesOf(r)
+		k, known := o.keyOf(r)
 		switch {
-		case slices.Contains(scopes, needed):
-			h.ServeHTTP(w, r)
+		case !reads && o.open() && fromPage(r):
+			// Any page that somebody at this machine looks at can send requests here.
+			o.refuse(w, http.StatusForbidden, "denied", "a listener without keys takes no changes from a web page", "Use the command line, or give the listener keys: 'tidegate ops-key NAME --scope "+needed+"' makes one for ops.keys.")
+		case slices.Contains(k.scopes, needed):
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), keyName{}, k.name)))
 		case known:
 			o.refuse(w, http.StatusForbidden, "denied", "this key has not the scope "+needed, "Use a key that has it, or add the scope to the key in ops.keys; 'tidegate ops-key NAME --scope "+needed+"' makes a new one.")
 		default:
 			o.refuse(w, http.StatusUnauthorized, "unauthenticated", "no valid key", "Send \"Authorization: Bearer tgo_…\" with a key of ops.keys that has the scope "+needed+"; 'tidegate ops-key NAME --scope "+needed+"' makes one.")
 		}
 	})
+}
+
+// fromPage tells that a browser sends this for a page.
+func fromPage(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
 
 // refuse answers in the form that the public API has too (RFC 9457).

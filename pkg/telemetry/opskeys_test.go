@@ -42,6 +42,10 @@ func TestS37KeysOfTheOperationsListener(t *testing.T) {
 	reg := telemetry.NewRegistry()
 	o := telemetry.NewOps(reg)
 	o.Handle("/ops/v1/things", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	o.HandleSteering("PUT /ops/v1/limits/{subject}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, telemetry.ScopeSteer, telemetry.OpsKeyName(r.Context()), "the handler learns whose key it was")
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	o.AddReadiness("queue", func(context.Context) error { return errors.New("kafka-1.internal does not answer") })
 	texts := map[string]string{"": "", "wrong": "tgo_wrong"}
 	var keys []telemetry.OpsKey
@@ -57,6 +61,7 @@ func TestS37KeysOfTheOperationsListener(t *testing.T) {
 		{"HEAD", "/ops/v1/things", telemetry.ScopeRead},
 		{"POST", "/ops/v1/things", telemetry.ScopeWrite},
 		{"DELETE", "/ops/v1/things", telemetry.ScopeWrite},
+		{"PUT", "/ops/v1/limits/x", telemetry.ScopeSteer},
 		{"GET", "/debug/pprof/", telemetry.ScopeDebug},
 		{"GET", "/debug/pprof/heap", telemetry.ScopeDebug},
 		{"GET", "/debug/pprof/symbol", telemetry.ScopeDebug},
@@ -97,6 +102,35 @@ func TestS37KeysOfTheOperationsListener(t *testing.T) {
 	}
 	require.NoError(t, o.SetKeys(keys[:1]))
 	require.Equal(t, 401, ask(o, "GET", "/ops/v1/things", texts[telemetry.ScopeRead]).Code, "a key that was taken out is out")
+}
+
+// A page in a browser on the same machine can send requests to a listener that
+// is open; it must not change anything by them.
+func TestAnOpenListenerTakesNoChangesFromPages(t *testing.T) {
+	o := telemetry.NewOps(telemetry.NewRegistry())
+	o.HandleSteering("/ops/v1/limits/{subject}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Contains(t, telemetry.OpsKeyName(r.Context()), "open")
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	send := func(method string, head ...string) int {
+		r := httptest.NewRequest(method, "/ops/v1/limits/x", nil)
+		if len(head) > 0 {
+			r.Header.Set(head[0], head[1])
+		}
+		w := httptest.NewRecorder()
+		o.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, http.StatusNoContent, send("PUT"))
+	require.Equal(t, http.StatusNoContent, send("GET", "Origin", "https://evil.example"), "reading is the browser's to refuse")
+	for _, head := range [][]string{{"Origin", "https://evil.example"}, {"Origin", "null"}, {"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "cross-site"}} {
+		require.Equal(t, http.StatusForbidden, send("PUT", head...))
+		require.Equal(t, http.StatusForbidden, send("DELETE", head...))
+	}
+	text, hash := telemetry.NewOpsKey()
+	require.NoError(t, o.SetKeys([]telemetry.OpsKey{{Name: "a", SHA256: hash, Scopes: []string{"steer"}}}))
+	require.Equal(t, http.StatusUnauthorized, send("PUT", "Origin", "https://evil.example"), "with keys a page has none")
+	require.NotEmpty(t, text)
 }
 
 func TestBadKeysSayWhatToDo(t *testing.T) {
