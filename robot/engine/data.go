@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"sort"
 	"strings"
+	"time"
 
 	"tidegate/pkg/wire"
 )
@@ -25,8 +26,11 @@ type data struct {
 	Fields     map[string]string // every other element, nested names joined by a dot
 	Body       string            // the original XML, decrypted
 	Match      []string          // the groups of the rule's regular expression
+	Vars       map[string]any    // what the rule's dialogue has collected, and what the robot adds
+	Lang       string            // the language of the answer
 	Answer     any               // the back end's answer
 
+	at    time.Time // moment of the callback
 	steps int
 }
 
@@ -35,6 +39,7 @@ func dataOf(c *wire.Callback, groups []string) *data {
 		ID: c.ID, Account: c.Account, OpenID: c.OpenID, MsgType: c.MsgType, Event: c.Event,
 		EventKey: c.EventKey, MsgID: c.MsgID, CreateTime: c.CreateTime, ReceivedAt: c.ReceivedAt,
 		Content: c.Content, Fields: c.Fields, Body: string(c.Body), Match: groups,
+		Vars: map[string]any{}, at: moment(c),
 	}
 	if c.MsgType == "event" {
 		if scene := sceneOf(c); scene != nil {

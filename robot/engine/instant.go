@@ -25,18 +25,20 @@ const RuleFallback = "fallback"
 // instance, counts as a broken account (wechat.md 2).
 func (r *Rules) AtOnce(c *wire.Callback) (Instant, bool) {
 	if c.Quarantined != "" {
-		return Instant{Rule: RuleFallback, Text: r.fallback}, r.fallback != ""
+		text := r.FallbackFor(c)
+		return Instant{Rule: RuleFallback, Text: text}, text != ""
 	}
 	if !answerable(c) {
 		return Instant{}, false
 	}
-	u, _ := r.find(c)
+	s := subjectOf(c)
+	u, _ := r.find(c, s, nil)
 	if u == nil || !u.atOnce {
 		return Instant{}, false
 	}
 	a := Instant{Rule: u.name, HandOver: u.handOver, Desk: u.desk}
 	if !u.handOver {
-		a.Text = u.replies[0].text.source
+		a.Text = u.replies[0].text.said(r.langs.of(c, s, ""))
 	}
 	return a, true
 }

@@ -15,6 +15,14 @@ const (
 	maxSteps     = 10_000  // rounds of all range loops of one rendering
 	maxRendered  = 64 << 10
 	maxBodyDepth = 16
+	maxMenuItems = 20
+
+	maxQuestions = 20  // steps of a dialogue
+	maxTries     = 10  // answers to one question
+	maxVariables = 32  // of one dialogue
+	maxVariable  = 512 // bytes of one
+	minTimeout   = 10 * time.Second
+	maxTimeout   = 24 * time.Hour
 
 	// MaxReplies is the number of replies to one callback: WeChat allows no
 	// more than five messages after a user's message.

@@ -57,36 +57,58 @@ type matcher struct {
 	text, key, scene, menuItem *words
 }
 
-func (m *matcher) matches(s subject) (bool, []string) {
-	if m.byDefault {
-		return s.answerable, nil
+// matches names the first condition that does not hold, or gives "" and the
+// groups of the regular expression.
+func (m *matcher) matches(s subject) (why string, groups []string) {
+	switch {
+	case m.byDefault && s.answerable:
+		return "", nil
+	case m.byDefault:
+		return "default", nil
+	case m.msgTypes != nil && !m.msgTypes[s.msgType]:
+		return "message_type", nil
+	case m.events != nil && (s.msgType != "event" || !m.events[s.event]):
+		return "event", nil
 	}
-	if m.msgTypes != nil && !m.msgTypes[s.msgType] {
-		return false, nil
-	}
-	if m.events != nil && (s.msgType != "event" || !m.events[s.event]) {
-		return false, nil
-	}
-	var groups []string
 	for _, c := range [...]struct {
-		w *words
-		s *string
-	}{{m.text, s.text}, {m.key, s.key}, {m.scene, s.scene}, {m.menuItem, s.menuItem}} {
+		name string
+		w    *words
+		s    *string
+	}{{"text", m.text, s.text}, {"menu_key", m.key, s.key}, {"scene", m.scene, s.scene}, {"menu_item", m.menuItem, s.menuItem}} {
 		if c.w == nil {
 			continue
 		}
 		if c.s == nil {
-			return false, nil
+			return c.name, nil
 		}
 		ok, g := c.w.match(*c.s)
 		if !ok {
-			return false, nil
+			return c.name, nil
 		}
 		if g != nil {
 			groups = g
 		}
 	}
-	return true, groups
+	return "", groups
+}
+
+// named gives the named groups of the matcher's expressions that took part.
+// Groups are those of the last expression, which named looks for in the same
+// order.
+func (m *matcher) named(groups []string) map[string]string {
+	out := map[string]string{}
+	for _, w := range [...]*words{m.menuItem, m.scene, m.key, m.text} {
+		if w == nil || w.pattern == nil {
+			continue
+		}
+		for i, name := range w.pattern.SubexpNames() {
+			if name != "" && i < len(groups) && groups[i] != "" && len(groups[i]) <= maxVariable {
+				out[name] = groups[i]
+			}
+		}
+		break
+	}
+	return out
 }
 
 // words is one condition on a text: any of equals, prefix or contains, or a

@@ -12,8 +12,10 @@ import (
 // reader turns YAML nodes into values and collects problems with their place.
 // It goes on after a problem, so that one run shows all of them.
 type reader struct {
-	file     string
-	problems Problems
+	file      string
+	problems  Problems
+	first     string               // the file's first language
+	calendars map[string]*calendar // of the file
 }
 
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
@@ -145,12 +147,12 @@ func (r *reader) duration(n *yaml.Node, subject string, least, most time.Duratio
 }
 
 // template reads and compiles a template.
-func (r *reader) template(n *yaml.Node, subject string, p place, withAnswer bool) *tmpl {
+func (r *reader) template(n *yaml.Node, subject string, p place, sc scope) *tmpl {
 	s, ok := r.text(n, subject)
 	if !ok {
 		return nil
 	}
-	t, err := compile(s, p, withAnswer)
+	t, err := compile(s, p, sc)
 	if err != nil {
 		r.fail(n, "%s: %v", subject, err)
 		return nil

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -18,6 +20,10 @@ import (
 type Known struct {
 	Accounts []string
 	Backends []string
+	Engines  []string
+	// Vars are the names of variables that the robot gives to templates beside
+	// those that dialogues collect.
+	Vars []string
 }
 
 // Load reads a rules file. Errors are of kind fault.Invalid if the content is
@@ -59,6 +65,8 @@ func Parse(file string, src []byte, known Known) (rules *Rules, err error) {
 	if err := r.err(); err != nil {
 		return nil, fault.Wrap(fault.Invalid, "read rules", err)
 	}
+	sum := sha256.Sum256(src)
+	rules.version = hex.EncodeToString(sum[:6])
 	return rules, nil
 }
 
@@ -95,8 +103,8 @@ func (r *reader) document(src []byte) *yaml.Node {
 }
 
 func (r *reader) rules(root *yaml.Node, known Known) *Rules {
-	f := r.mapping(root, "rules file", "version", "fallback", "rules")
-	out := &Rules{file: r.file}
+	f := r.mapping(root, "rules file", "version", "languages", "hours", "fallback", "rules")
+	out := &Rules{file: r.file, byName: map[string]*rule{}}
 	if v := f["version"]; v == nil || v.Value != "1" {
 		at := root
 		if v != nil {
@@ -104,6 +112,8 @@ func (r *reader) rules(root *yaml.Node, known Known) *Rules {
 		}
 		r.fail(at, "version: write \"version: 1\"; other versions are not known to this release")
 	}
+	out.langs = r.languages(f["languages"], known)
+	r.first, r.calendars = out.langs.first, r.hours(f["hours"])
 	if n := f["fallback"]; n != nil {
 		out.fallback = r.staticText(n, "fallback")
 	}
@@ -120,24 +130,12 @@ func (r *reader) rules(root *yaml.Node, known Known) *Rules {
 	for _, n := range list.Content {
 		if u := r.rule(n, known, names); u != nil {
 			out.list = append(out.list, u)
+			out.byName[u.name] = u
 		}
 	}
 	r.unreachable(out.list, list)
+	r.swallowed(out.list, list)
 	return out
-}
-
-// staticText reads a text without templates that WeChat can take.
-func (r *reader) staticText(n *yaml.Node, subject string) string {
-	t := r.template(n, subject, inText, false)
-	switch {
-	case t == nil:
-		return ""
-	case !t.static:
-		r.fail(n, "%s: this text is sent as it is: remove {{ }}", subject)
-	case len(t.source) > MaxText:
-		r.fail(n, "%s: the text has %d bytes, WeChat takes %d", subject, len(t.source), MaxText)
-	}
-	return t.source
 }
 
 // unreachable names rules that stand behind one which takes everything they
@@ -145,7 +143,7 @@ func (r *reader) staticText(n *yaml.Node, subject string) string {
 func (r *reader) unreachable(list []*rule, at *yaml.Node) {
 	for i, u := range list {
 		for _, before := range list[:i] {
-			if before.match.byDefault && before.covers(u) && u.match.onlyAnswerable() {
+			if before.match.byDefault && before.during == nil && before.outside == nil && before.covers(u) && u.match.onlyAnswerable() {
 				r.fail(&yaml.Node{Line: u.line, Column: at.Column}, "rule %q: it can never match, since the default rule %q in line %d comes first: move the default to the end", u.name, before.name, before.line)
 				break
 			}

@@ -10,7 +10,7 @@ import (
 )
 
 // call reads the call of a rule.
-func (r *reader) call(n *yaml.Node, subject string, known Known) *call {
+func (r *reader) call(n *yaml.Node, subject string, known Known, sc scope) *call {
 	f := r.mapping(n, subject, "backend", "method", "path", "query", "body", "timeout")
 	c := &call{method: http.MethodPost}
 	if b := f["backend"]; b == nil {
@@ -29,24 +29,24 @@ func (r *reader) call(n *yaml.Node, subject string, known Known) *call {
 	if t := f["timeout"]; t != nil {
 		c.timeout = r.duration(t, subject+": timeout", 10*time.Millisecond, MaxCallTimeout)
 	}
-	r.callPath(n, f["path"], c, subject+": path")
+	r.callPath(n, f["path"], c, subject+": path", sc)
 	if q := f["query"]; q != nil {
 		for _, p := range r.pairs(q, subject+": query") {
-			if t := r.template(p.value, subject+": query: "+cut(p.key.Value, 64), inValue, false); t != nil {
+			if t := r.template(p.value, subject+": query: "+cut(p.key.Value, 64), inValue, sc); t != nil {
 				c.query = append(c.query, pair{p.key.Value, t})
 			}
 		}
 	}
-	r.callBody(f["body"], c, subject+": body")
+	r.callBody(f["body"], c, subject+": body", sc)
 	return c
 }
 
-func (r *reader) callPath(whole, n *yaml.Node, c *call, subject string) {
+func (r *reader) callPath(whole, n *yaml.Node, c *call, subject string, sc scope) {
 	if n == nil {
 		r.fail(whole, "%s is missing: write the path below the back end's base_url, such as /v1/bills", subject)
 		return
 	}
-	c.path = r.template(n, subject, inPath, false)
+	c.path = r.template(n, subject, inPath, sc)
 	switch {
 	case c.path == nil:
 	case !strings.HasPrefix(n.Value, "/"):
@@ -60,7 +60,7 @@ func (r *reader) callPath(whole, n *yaml.Node, c *call, subject string) {
 
 // callBody reads the body: a tree of templates. Without one, calls that may
 // have a body send the whole callback.
-func (r *reader) callBody(n *yaml.Node, c *call, subject string) {
+func (r *reader) callBody(n *yaml.Node, c *call, subject string, sc scope) {
 	bodiless := c.method == http.MethodGet || c.method == http.MethodDelete
 	switch {
 	case n == nil:
@@ -70,11 +70,11 @@ func (r *reader) callBody(n *yaml.Node, c *call, subject string) {
 	case n.Kind != yaml.MappingNode && n.Kind != yaml.SequenceNode:
 		r.fail(n, "%s: write the JSON as a YAML mapping; its texts may be templates", subject)
 	default:
-		c.body = r.value(n, subject, 0)
+		c.body = r.value(n, subject, 0, sc)
 	}
 }
 
-func (r *reader) value(n *yaml.Node, subject string, depth int) *value {
+func (r *reader) value(n *yaml.Node, subject string, depth int, sc scope) *value {
 	if depth > maxBodyDepth {
 		r.fail(n, "%s: it is nested deeper than %d", subject, maxBodyDepth)
 		return &value{}
@@ -83,24 +83,24 @@ func (r *reader) value(n *yaml.Node, subject string, depth int) *value {
 	case yaml.MappingNode:
 		v := &value{shape: isObject}
 		for _, p := range r.pairs(n, subject) {
-			v.fields = append(v.fields, field{p.key.Value, r.value(p.value, subject+": "+cut(p.key.Value, 64), depth+1)})
+			v.fields = append(v.fields, field{p.key.Value, r.value(p.value, subject+": "+cut(p.key.Value, 64), depth+1, sc)})
 		}
 		return v
 	case yaml.SequenceNode:
 		v := &value{shape: isList}
 		for _, item := range n.Content {
-			v.items = append(v.items, r.value(item, subject, depth+1))
+			v.items = append(v.items, r.value(item, subject, depth+1, sc))
 		}
 		return v
 	}
-	return r.scalar(n, subject)
+	return r.scalar(n, subject, sc)
 }
 
-func (r *reader) scalar(n *yaml.Node, subject string) *value {
+func (r *reader) scalar(n *yaml.Node, subject string, sc scope) *value {
 	switch n.Tag {
 	case "!!str", "!number":
 		v := &value{shape: isTemplate, number: n.Tag == "!number"}
-		if v.t = r.template(n, subject, inValue, false); v.t == nil {
+		if v.t = r.template(n, subject, inValue, sc); v.t == nil {
 			return &value{}
 		}
 		return v

@@ -16,7 +16,13 @@ type ruleKey struct {
 }
 
 // moreKeys are the further keys, in the order in which they are read.
-var moreKeys = []ruleKey{}
+var moreKeys = []ruleKey{
+	{"during", false, (*reader).during},
+	{"outside", false, (*reader).outside},
+	{"dialogue", false, (*reader).dialogue},
+	{"limit", false, (*reader).limit},
+	{"engine", true, (*reader).engine},
+}
 
 func ruleKeys() []string {
 	names := append([]string{}, basicKeys...)

@@ -99,18 +99,19 @@ func (r *reader) action(n *yaml.Node, f fields, u *rule, of string, known Known)
 		r.handOver(h, u, of+"hand_over")
 	}
 	if c := f["call"]; c != nil {
-		u.call = r.call(c, of+"call", known)
+		u.call = r.call(c, of+"call", known, u.scope(f))
 	}
 	if p := f["reply"]; p != nil {
-		u.replies = r.replies(p, of+"reply", f["call"] != nil)
+		u.replies = r.replies(p, of+"reply", u.scope(f))
 	}
 	if count(u.silence, u.handOver, f["call"] != nil || f["reply"] != nil, r.otherActions(f) > 0) != 1 || r.otherActions(f) > 1 {
 		r.fail(n, "%swrite exactly one of reply, call (with or without reply), hand_over: true or silence: true%s", of, otherActionNames())
 	}
-	if u.call == nil && f["fallback"] != nil && len(u.replies) == 0 {
+	if u.call == nil && u.external == nil && f["fallback"] != nil && len(u.replies) == 0 {
 		r.fail(f["fallback"], "%sfallback: it is never used without reply or call: remove it", of)
 	}
 	r.atOnce(n, f, u, of)
+	r.fits(f, u, of)
 	r.unsendable(n, u, of)
 }
 
@@ -142,13 +143,38 @@ func (r *reader) atOnce(n *yaml.Node, f fields, u *rule, of string) {
 		r.fail(f["answer"], "%sanswer: at_once takes exactly one reply with a text, or hand_over; calls need time: remove answer", of)
 		return
 	}
-	if t := u.replies[0].text; t != nil && (!t.static || len(t.source) > MaxText) {
+	if t := u.replies[0].text; t != nil && (!t.static || t.each(fitsText) != nil) {
 		r.fail(f["answer"], "%sanswer: at_once takes a text without {{ }} of at most %d bytes", of, MaxText)
 	}
 	for e := range u.match.events {
 		if !interactive[e] {
 			r.fail(f["answer"], "%sanswer: WeChat takes no answer to the event %q: remove answer", of, e)
 		}
+	}
+}
+
+func fitsText(t *tmpl) error {
+	if len(t.source) > MaxText {
+		return errTooMuch
+	}
+	return nil
+}
+
+// scope is what the rule's call and replies may name.
+func (u *rule) scope(f fields) scope {
+	return scope{answer: f["call"] != nil, steps: u.dialogue != nil, vars: u.variables()}
+}
+
+// fits refuses what needs the robot in an answer of the door, and questions
+// before an action that has no use for the answers.
+func (r *reader) fits(f fields, u *rule, of string) {
+	for _, name := range []string{"dialogue", "limit"} {
+		if f[name] != nil && (u.atOnce || u.silence || u.handOver) {
+			r.fail(f[name], "%s%s: it goes with reply, call and engine, without answer: at_once: the door keeps no count and no dialogue", of, name)
+		}
+	}
+	if u.dialogue != nil && u.external != nil {
+		r.fail(f["dialogue"], "%sdialogue: an external engine asks its own questions: use engine: stay", of)
 	}
 }
 

@@ -26,11 +26,19 @@ const (
 var escapers = [...]string{inText: "_text", inPath: "_path", inQuery: "_query", inValue: "_value"}
 
 // tmpl is a compiled template. Static templates have no action and cannot
-// fail.
+// fail. One with languages holds a template for each and nothing itself.
 type tmpl struct {
 	source string
 	static bool
 	t      *template.Template
+	in     *inLanguages
+}
+
+// scope is what a template may name beside what is always there.
+type scope struct {
+	answer bool            // .Answer: the rule has a call
+	steps  bool            // the rule has a dialogue, so .Match is gone when it ends
+	vars   map[string]bool // what .Vars may be asked for; nil is not checked
 }
 
 // Errors of rendering that are worth telling apart in tests.
@@ -41,8 +49,7 @@ var (
 
 // compile checks and compiles one template. Only what is needed to fill in
 // values is allowed: actions, if, with, range and the functions of funcs.go.
-// withAnswer says whether .Answer exists here.
-func compile(source string, p place, withAnswer bool) (*tmpl, error) {
+func compile(source string, p place, sc scope) (*tmpl, error) {
 	if len(source) > maxTemplate {
 		return nil, fmt.Errorf("the template has %d bytes, at most %d are allowed", len(source), maxTemplate)
 	}
@@ -62,7 +69,7 @@ func compile(source string, p place, withAnswer bool) (*tmpl, error) {
 	if t.Tree == nil || t.Root == nil {
 		return &tmpl{source: "", static: true}, nil
 	}
-	w := walker{place: p, withAnswer: withAnswer}
+	w := walker{place: p, scope: sc}
 	w.list(t.Root, true)
 	if w.err != nil {
 		return nil, w.err
@@ -72,7 +79,7 @@ func compile(source string, p place, withAnswer bool) (*tmpl, error) {
 
 // render executes the template. Errors do not contain values.
 func (t *tmpl) render(d *data) (out string, err error) {
-	if t.static {
+	if t = t.of(d.Lang); t.static {
 		return t.source, nil
 	}
 	defer func() {
@@ -125,9 +132,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // walker checks a parsed template and appends the escaper to each action.
 type walker struct {
-	place      place
-	withAnswer bool
-	err        error
+	place place
+	scope scope
+	err   error
 }
 
 func (w *walker) fail(format string, args ...any) {
@@ -206,20 +213,24 @@ func (w *walker) argument(n parse.Node, top bool) {
 		}
 	case *parse.FieldNode:
 		if top {
-			w.field(n.Ident[0])
+			w.field(n.Ident)
 		}
 	case *parse.VariableNode:
 		if n.Ident[0] == "$" && len(n.Ident) > 1 {
-			w.field(n.Ident[1])
+			w.field(n.Ident[1:])
 		}
 	}
 }
 
-func (w *walker) field(name string) {
-	switch {
+func (w *walker) field(path []string) {
+	switch name := path[0]; {
 	case !dataFields[name]:
 		w.fail("the field .%s does not exist: use one of %s", name, dataFieldList)
-	case name == "Answer" && !w.withAnswer:
+	case name == "Answer" && !w.scope.answer:
 		w.fail(".Answer exists only in the reply of a rule with call")
+	case name == "Match" && w.scope.steps:
+		w.fail(".Match is gone when a dialogue ends: name the group, (?P<name>…), and use .Vars.name")
+	case name == "Vars" && len(path) > 1 && w.scope.vars != nil && !w.scope.vars[path[1]]:
+		w.fail("nothing stores .Vars.%s here: store it in a step of the rule's dialogue, or write get .Vars %q \"default\"", path[1], path[1])
 	}
 }
