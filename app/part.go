@@ -160,6 +160,10 @@ func either(queue func(context.Context) error, spool func() error) func(context.
 }
 
 func buildRobot(e *engines, o partOptions) (*part, error) {
+	r, err := e.Redis()
+	if err != nil {
+		return nil, err
+	}
 	producer, err := e.Producer()
 	if err != nil {
 		return nil, err
@@ -169,7 +173,7 @@ func buildRobot(e *engines, o partOptions) (*part, error) {
 		return nil, err
 	}
 	d := robot.Deps{
-		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Rules: rules,
+		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Redis: r, Rules: rules,
 		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg, Alarms: e.Alarms(), Node: e.node,
 	}
 	if o.breakBy != "" {

@@ -34,7 +34,7 @@ func (c Config) Validate(role Role) error {
 	case RoleProxy:
 		errs = append(errs, c.Proxy.Validate(), c.Redis.Validate())
 	case RoleRobot:
-		errs = append(errs, c.Robot.Validate())
+		errs = append(errs, c.Robot.Validate(), c.Redis.Validate())
 		if c.Rules == "" {
 			errs = append(errs, errors.New("rules: name the file of the robot's rules; deployments/config/rules.sample.yaml is a beginning"))
 		}

@@ -87,8 +87,11 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 		Group: wire.RobotGroup(r.cfg.Group, a.Name), Topics: []string{r.d.Topics.Callbacks(a.Name)},
 		Handler:   func(ctx context.Context, rec kafka.Record) error { return r.handle(ctx, m, rec) },
 		Workers:   m.workers,
-		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow,
+		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow, MaxAhead: maxAhead,
 		SessionTimeout: r.cfg.SessionTimeout, StallAfter: r.cfg.StalledAfter, GiveUpAfter: r.cfg.GiveUpAfter,
+		OnAssign: func(topic string, p int32, offset int64) {
+			r.suspects.Assigned(wire.RobotGroup(r.cfg.Group, a.Name), topic, p, offset)
+		},
 		OnRevoke: r.forget,
 		OnStall:  func(s kafka.Stall) { r.stalled(m, s) },
 		OnFreeze: func(gap time.Duration) { r.frozen(m, gap) },
@@ -105,6 +108,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 func (r *Robot) forget(topic string, partition int32) {
 	r.pending.forget(topic, partition)
 	r.arrivals.forget(topic, partition)
+	r.suspects.Released(topic, partition)
 }
 
 // start runs a member until it is cancelled; called with the lock.

@@ -13,10 +13,12 @@ import (
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
+	"tidegate/pkg/redis"
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
 	"tidegate/robot/backend"
 	"tidegate/robot/engine"
+	"tidegate/robot/suspect"
 )
 
 // Publisher puts a record into the queue and returns once every in-sync
@@ -38,6 +40,7 @@ type Deps struct {
 	Kafka     kafka.Config // for the consumer group
 	Topics    wire.Topics
 	Publisher Publisher
+	Redis     *redis.Client // remembers what was in hand when a process died; nil does not
 	Rules     Engine
 	Log       *zap.Logger
 	Hasher    telemetry.Hasher
@@ -57,6 +60,7 @@ type Robot struct {
 	recent   *recent
 	arrivals *arrivals
 	pending  *pending
+	suspects *suspect.Book
 
 	mu      sync.Mutex
 	members map[string]*member
@@ -81,6 +85,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{},
 		recent: newRecent(cfg.Recent), arrivals: newArrivals(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
 	}
+	r.suspects = suspect.New(d.Redis, maxAhead, cfg.Workers/2, d.Log)
 	bm := backend.NewMetrics(d.Registry)
 	for _, b := range cfg.Backends {
 		c, err := backend.New(b, ratelimit.New(b.Limit()), bm)

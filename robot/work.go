@@ -15,16 +15,19 @@ import (
 	"tidegate/pkg/wire"
 	"tidegate/robot/backend"
 	"tidegate/robot/engine"
+	"tidegate/robot/suspect"
 )
 
 // handle is the whole life of one record. It returns nil only when everything
 // that the record causes is durable.
 func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 	at := placeOf(rec)
+	var hand suspect.Hand
+	defer r.suspects.Done(&hand)
 	o := r.pending.take(at)
 	if o == nil {
 		var err error
-		if o, err = r.safely(ctx, m, rec); err != nil {
+		if o, err = r.safely(ctx, m, rec, &hand); err != nil {
 			return err
 		}
 	}
@@ -53,7 +56,7 @@ var errNotBegun = errors.New("left to the next reader of the partition")
 
 // safely works a record and turns what our own code got wrong, a panic
 // included, into a dead letter: a bug must not hold a follower for ever.
-func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record) (o *outcome, err error) {
+func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record, hand *suspect.Hand) (o *outcome, err error) {
 	defer func() {
 		p := recover()
 		if p == nil && (err == nil || errors.Is(err, errNotBegun)) {
@@ -66,14 +69,14 @@ func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record) (o *out
 		m.log.Error("callback becomes a dead letter, please report this", zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.Error(why), zap.Stack("stack"))
 		o, err = r.unreadable(rec, why)
 	}()
-	return r.work(ctx, m, rec)
+	return r.work(ctx, m, rec, hand)
 }
 
 // work decides what becomes of a record. A nil outcome says that this process
 // has finished the callback already. errNotBegun means that the robot stops or
 // that the partition is lost: nothing has been decided, and whoever reads the
 // record next begins anew.
-func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record) (*outcome, error) {
+func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *suspect.Hand) (*outcome, error) {
 	c, err := r.read(rec)
 	if err != nil {
 		m.log.Error("callback cannot be read, it becomes a dead letter", zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.Error(err))
@@ -95,7 +98,15 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record) (*outcome
 	defer release()
 	began := time.Now()
 	r.m.waited.WithLabelValues(m.name).Observe(began.Sub(asked).Seconds())
-	v := r.judge(ctx, c)
+	if err := r.begin(ctx, m, rec, hand); err != nil {
+		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
+	}
+	var v verdict
+	if hand.Condemned > 0 {
+		v = r.killer(hand.Condemned)
+	} else {
+		v = r.judge(ctx, c)
+	}
 	r.m.worked.WithLabelValues(m.name).Observe(time.Since(began).Seconds())
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, ctx.Err())

@@ -1,0 +1,40 @@
+package robot
+
+import (
+	"context"
+	"fmt"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/wire"
+	"tidegate/robot/engine"
+	"tidegate/robot/suspect"
+)
+
+// maxAhead bounds the records between the committed offset and the newest begun
+// one: what a crash may repeat, and what it may have been the fault of (D13).
+const maxAhead = 10_000
+
+// begin takes a callback in hand, so that it is known if this process dies with
+// it. Whoever was in hand at a death before waits until it is alone; to wait for
+// that is no sign of trouble, and a stop ends it at once.
+func (r *Robot) begin(ctx context.Context, m *member, rec kafka.Record, hand *suspect.Hand) error {
+	if r.suspects.Try(rec, hand) {
+		return nil
+	}
+	kafka.Alive(ctx, kafka.AsLongAsItTakes)
+	defer kafka.Alive(ctx, 0)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.running, cancel)()
+	return r.suspects.Begin(ctx, rec, hand)
+}
+
+// killer is the verdict on a callback that processes die of. Its letter could be
+// read each time, so its follower can be told something.
+func (r *Robot) killer(deaths int) verdict {
+	rules := *r.rules.Load()
+	d := engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}
+	v := failed(d, wire.Dead, "killed", fmt.Sprintf("%d robots in a row died while it was in hand, the last one with nothing else in hand", deaths))
+	v.dead = v.reason
+	return v
+}
