@@ -103,7 +103,7 @@ func (r *reader) document(src []byte) *yaml.Node {
 }
 
 func (r *reader) rules(root *yaml.Node, known Known) *Rules {
-	f := r.mapping(root, "rules file", "version", "languages", "hours", "fallback", "rules")
+	f := r.mapping(root, "rules file", "version", "languages", "hours", "fallback", "busy", "rules")
 	out := &Rules{file: r.file, byName: map[string]*rule{}}
 	if v := f["version"]; v == nil || v.Value != "1" {
 		at := root
@@ -116,6 +116,9 @@ func (r *reader) rules(root *yaml.Node, known Known) *Rules {
 	r.first, r.calendars = out.langs.first, r.hours(f["hours"])
 	if n := f["fallback"]; n != nil {
 		out.fallback = r.staticText(n, "fallback")
+	}
+	if n := f["busy"]; n != nil {
+		out.busy = r.staticText(n, "busy")
 	}
 	list := f["rules"]
 	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > maxRules {

@@ -17,6 +17,11 @@ type ruleKey struct {
 
 // moreKeys are the further keys, in the order in which they are read.
 var moreKeys = []ruleKey{
+	{"level", false, (*reader).level},
+	{"max_age", false, (*reader).maxAge},
+	{"on_expired", false, (*reader).onExpired},
+	{"busy", false, (*reader).busy},
+	{"on_busy", false, (*reader).onBusy},
 	{"during", false, (*reader).during},
 	{"outside", false, (*reader).outside},
 	{"dialogue", false, (*reader).dialogue},

@@ -22,7 +22,7 @@ func TestProblemsNamePlaceAndRemedy(t *testing.T) {
 		"two documents":                   {"version: 1\nrules: []\n---\nversion: 1\n", "only one document"},
 		"version":                         {"version: 2\nrules: []\n", "rules.yaml:1:10: version: write \"version: 1\""},
 		"no rules":                        {"version: 1\n", "rules: write a list"},
-		"unknown top key":                 {"version: 1\nrulez: []\n", `rules.yaml:2:1: rules file: unknown key "rulez": use version, languages, hours, fallback, rules`},
+		"unknown top key":                 {"version: 1\nrulez: []\n", `rules.yaml:2:1: rules file: unknown key "rulez": use version, languages, hours, fallback, busy, rules`},
 		"unknown rule key":                {rule("    match: {default: true}\n    replay: {text: x}\n"), `rules.yaml:5:5: rule: unknown key "replay"`},
 		"key twice":                       {rule("    match: {default: true}\n    reply: {text: x}\n    reply: {text: y}\n"), `rules.yaml:6:5: rule: the key "reply" is there twice, first in line 5`},
 		"name twice":                      {rule("    match: {event: SCAN}\n    silence: true\n  - name: a\n    match: {event: CLICK}\n    silence: true\n"), `rules.yaml:6:11: rule "a": the name is taken by the rule in line 3`},

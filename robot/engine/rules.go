@@ -12,6 +12,7 @@ type Rules struct {
 	file     string
 	version  string
 	fallback *tmpl // static; nil if the file gives none
+	busy     *tmpl // the same for who is refused because of overload
 	langs    languages
 	list     []*rule
 	byName   map[string]*rule
@@ -37,6 +38,7 @@ type rule struct {
 	class    string
 	fallback *tmpl
 	validFor time.Duration
+	urgency  urgency
 }
 
 // Version tells rules files apart: the beginning of the SHA-256 of the file, in
