@@ -23,7 +23,7 @@ const (
 	DefaultTimeout     = 5 * time.Second
 	DefaultMaxResponse = 1 << 20
 	maxHeaders         = 64 << 10
-	maxConns           = 8 // to one host: a use calls few addresses, seldom
+	defaultConns       = 8 // to one host: most uses call few addresses, seldom
 )
 
 // Options say what one use of the client may do. The zero value reaches public
@@ -40,6 +40,9 @@ type Options struct {
 	MaxResponse int64
 	// CAFile holds PEM certificates that are trusted instead of the system's.
 	CAFile string
+	// Conns bounds the connections to one host, and with it the calls at once.
+	// Default 8.
+	Conns int
 	// Resolver looks names up; nil is the system's.
 	Resolver *net.Resolver
 }
@@ -59,6 +62,10 @@ func New(o Options) (*Client, error) {
 	}
 	if o.MaxResponse == 0 {
 		o.MaxResponse = DefaultMaxResponse
+	}
+	idle := o.Conns // a use that says how many wants them kept
+	if o.Conns <= 0 {
+		o.Conns, idle = defaultConns, 1
 	}
 	c := &Client{opt: o, resolv: o.Resolver}
 	if c.resolv == nil {
@@ -82,8 +89,8 @@ func New(o Options) (*Client, error) {
 			TLSHandshakeTimeout:    o.Timeout,
 			DisableCompression:     true, // a small answer stays small (S46)
 			MaxResponseHeaderBytes: maxHeaders,
-			MaxConnsPerHost:        maxConns,
-			MaxIdleConnsPerHost:    1,
+			MaxConnsPerHost:        o.Conns,
+			MaxIdleConnsPerHost:    idle,
 			IdleConnTimeout:        30 * time.Second,
 		},
 	}
