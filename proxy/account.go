@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"tidegate/pkg/run"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
@@ -40,6 +42,7 @@ type entry struct {
 	allow    run.Addresses
 	topics   struct{ callbacks string }
 	tally    *tally
+	accepted prometheus.Counter // of tidegate_proxy_callbacks_total: nearly all are
 }
 
 func (a Account) ready(now func() time.Time) (*entry, error) {

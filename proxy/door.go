@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -141,23 +140,30 @@ func (p *Proxy) read(w http.ResponseWriter, r *http.Request, acc *entry) ([]byte
 		p.refuse(w, acc, errTooLarge)
 		return nil, false
 	}
-	// The announced length, within the limit, saves growing the buffer step by
-	// step; bytes.Buffer wants MinRead more to see the end.
-	size := min(max(r.ContentLength, 0), wechat.MaxBody) + bytes.MinRead
-	buf := bytes.NewBuffer(make([]byte, 0, size))
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, wechat.MaxBody))
+	body, err := readBody(w, r)
+	if err == nil {
+		return body, true
+	}
 	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
+	if errors.As(err, &tooLarge) {
 		p.m.refused.WithLabelValues(acc.Name, "too_large").Inc()
 		http.Error(w, "body too large", http.StatusRequestEntityTooLarge)
 		return nil, false
-	case err != nil:
-		p.m.refused.WithLabelValues(acc.Name, "read").Inc()
-		http.Error(w, "bad request", http.StatusBadRequest)
-		return nil, false
 	}
-	return buf.Bytes(), true
+	p.m.refused.WithLabelValues(acc.Name, "read").Inc()
+	http.Error(w, "bad request", http.StatusBadRequest)
+	return nil, false
+}
+
+// readBody takes a body of the announced length, which is within the limit, into
+// one buffer that fits; one of unknown length into a growing one.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, wechat.MaxBody))
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
 }
 
 // refuse gives the one answer to everything that is not authentic.

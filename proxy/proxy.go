@@ -108,11 +108,11 @@ func New(cfg Config, accounts []Account, d Deps) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, d: d, trusted: trusted, repeats: cfg.Repeats.compile(), slots: make(chan struct{}, maxAfter), watch: newWatch(d.Alarms, d.Now)}
 	p.SetAtOnce(d.AtOnce)
+	reg := telemetry.Registerer(d.Registry)
+	p.m = newMetrics(reg)
 	if err := p.SetAccounts(accounts); err != nil {
 		return nil, err
 	}
-	reg := telemetry.Registerer(d.Registry)
-	p.m = newMetrics(reg)
 	out, err := newOutlet(cfg.Spool, d, reg)
 	if err != nil {
 		return nil, err
@@ -143,6 +143,7 @@ func (p *Proxy) SetAccounts(accounts []Account) error {
 		if _, twice := m[a.Name]; twice {
 			return fmt.Errorf("account %s is configured twice", a.Name)
 		}
+		e.accepted = p.m.taken.WithLabelValues(a.Name, kindAccepted)
 		m[a.Name] = e
 	}
 	p.watch.keep(m)

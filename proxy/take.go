@@ -24,6 +24,10 @@ type arrival struct {
 	began  time.Time
 }
 
+// kindAccepted is how nearly every callback counts: durable, and the first of its
+// identity.
+const kindAccepted = "accepted"
+
 // take makes an arrival durable and answers. It is the whole of D6's order:
 // claim, publish or spool, answer from the result, done mark.
 func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
@@ -64,7 +68,11 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request, a arrival) {
 		p.unavailable(w, a, err)
 		return
 	}
-	p.m.taken.WithLabelValues(a.acc.Name, kind).Inc()
+	if kind == kindAccepted {
+		a.acc.accepted.Inc()
+	} else {
+		p.m.taken.WithLabelValues(a.acc.Name, kind).Inc()
+	}
 	crash.At("CP4")
 	p.answer(ctx, w, a, c, false)
 	crash.At("CP5")
@@ -77,7 +85,7 @@ func (p *Proxy) durable(ctx context.Context, a arrival, c *wire.Callback, f *fli
 	if got.Started {
 		since, err := f.land(ctx, got.Ended)
 		p.m.publish.Observe(p.d.Now().Sub(since).Seconds())
-		return "accepted", func(context.Context) {}, err
+		return kindAccepted, func(context.Context) {}, err
 	}
 	if got.Verdict == dedupe.Fresh {
 		crash.At("CP2")
@@ -86,7 +94,7 @@ func (p *Proxy) durable(ctx context.Context, a arrival, c *wire.Callback, f *fli
 	if repeat != nil {
 		return "repeat", forget, p.publishRepeat(ctx, c, repeat)
 	}
-	return "accepted", forget, p.publish(ctx, a.acc.topics.callbacks, c)
+	return kindAccepted, forget, p.publish(ctx, a.acc.topics.callbacks, c)
 }
 
 // receipts hands on what WeChat says about messages that we sent. They need

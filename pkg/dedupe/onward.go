@@ -14,9 +14,10 @@ import (
 type Onward struct {
 	// Start is called by the goroutine that talks to Redis, so it must not block.
 	Start func()
-	// Ended has a token once what Start began has ended, also if it could not
-	// begin. The channel is used for nothing else.
-	Ended <-chan struct{}
+	// Ended gets a token, for which it must have room, once what Start began has
+	// ended, also if it could not begin. If Start is never called, ClaimThen uses
+	// the channel for the answer: waiting at one place is cheaper than at two.
+	Ended chan struct{}
 }
 
 // Claimed is how a claim went.
@@ -50,6 +51,7 @@ func (s *Store) ClaimThen(ctx context.Context, identityKey string, n *Nonce, on 
 	if n != nil {
 		q.second, q.both = n.setting(), true
 	}
+	q.elsewhere = on.Ended
 	q.onward = func(q *question) bool {
 		clean := won(q.first, c.mark) && (n == nil || won(q.second, n.mark()))
 		if !clean || !q.stage.CompareAndSwap(asked, passedOn) {
@@ -63,11 +65,11 @@ func (s *Store) ClaimThen(ctx context.Context, identityKey string, n *Nonce, on 
 	s.batch.put(q)
 	select {
 	case <-on.Ended:
+		started, mark, used := q.stage.Load() == passedOn, q.first, q.second
 		s.batch.again(q)
-		return s.begun(ctx, c, known, true)
-	case <-q.answered:
-		mark, used := q.first, q.second
-		s.batch.again(q)
+		if started {
+			return s.begun(ctx, c, known, true)
+		}
 		return s.unstarted(ctx, c, n, known, mark, used)
 	case <-budget.C:
 	}

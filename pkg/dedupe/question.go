@@ -14,6 +14,7 @@ type question struct {
 	first, second redis.Setting
 	both          bool
 	answered      chan struct{}
+	elsewhere     chan struct{} // where the token goes instead; or nil
 
 	// onward is asked by the batcher once the answers are there. True says that
 	// the question is dealt with: the owner need not wake up for it, and the
@@ -66,5 +67,9 @@ func (q *question) answer() {
 	if q.onward != nil && q.onward(q) {
 		return
 	}
-	q.answered <- struct{}{} // has room: each question is answered once
+	to := q.answered
+	if q.elsewhere != nil {
+		to = q.elsewhere
+	}
+	to <- struct{}{} // has room: each question is answered once
 }

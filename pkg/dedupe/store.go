@@ -120,7 +120,7 @@ func (s *Store) heard(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return err // the caller went away: that says nothing about Redis
 	}
-	if s.gate.note(err == nil, isLate(err)) {
+	if s.gate.note(err == nil, err != nil && isLate(err)) {
 		s.logTurn(err)
 	}
 	return err

@@ -93,13 +93,13 @@ func Decrypt(key []byte, appID string, base64Text string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decrypt: %w", err)
 	}
-	return decrypt(block, key, appID, base64Text)
+	return decrypt(block, key, appID, []byte(base64Text))
 }
 
 // decrypt is Decrypt with a prepared block cipher, so that a Verifier expands
 // each key once and not once per callback.
-func decrypt(block cipher.Block, key []byte, appID, base64Text string) ([]byte, error) {
-	data, err := base64.StdEncoding.DecodeString(base64Text)
+func decrypt(block cipher.Block, key []byte, appID string, base64Text []byte) ([]byte, error) {
+	data, err := base64.StdEncoding.AppendDecode(nil, base64Text)
 	if err != nil || len(data) < padBlock || len(data)%aes.BlockSize != 0 {
 		return nil, ErrCiphertext
 	}

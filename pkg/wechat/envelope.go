@@ -25,7 +25,7 @@ var (
 // first is looked at as well, in case that order changes. The msg_signature
 // decides between them, so neither choice can let anything in, and a follower's
 // forgery cannot keep the real one out.
-func encryptTexts(body []byte) []string {
+func encryptTexts(body []byte) [][]byte {
 	first := bytes.Index(body, encryptOpen)
 	if first < 0 {
 		return nil
@@ -40,12 +40,12 @@ func encryptTexts(body []byte) []string {
 		}
 		last += 1 + i
 	}
-	texts := make([]string, 0, 2)
-	if t := encryptText(body[last+len(encryptOpen):]); t != "" {
+	texts := make([][]byte, 0, 2)
+	if t := encryptText(body[last+len(encryptOpen):]); len(t) > 0 {
 		texts = append(texts, t)
 	}
 	if first != last {
-		if t := encryptText(body[first+len(encryptOpen):]); t != "" {
+		if t := encryptText(body[first+len(encryptOpen):]); len(t) > 0 {
 			texts = append(texts, t)
 		}
 	}
@@ -54,15 +54,15 @@ func encryptTexts(body []byte) []string {
 
 // encryptText reads the content of one Encrypt element: base64 with or without
 // CDATA around it. White space around the text is not part of what is signed.
-func encryptText(rest []byte) string {
+func encryptText(rest []byte) []byte {
 	end := bytes.Index(rest, encryptClose)
 	if end < 0 {
-		return ""
+		return nil
 	}
 	text := bytes.TrimSpace(rest[:end])
 	if inner, ok := bytes.CutPrefix(text, cdataOpen); ok {
 		if inner, ok = bytes.CutSuffix(inner, cdataClose); !ok {
-			return ""
+			return nil
 		}
 		text = bytes.TrimSpace(inner)
 	}
@@ -71,9 +71,9 @@ func encryptText(rest []byte) string {
 		ok = ok && inBase64[c]
 	}
 	if !ok {
-		return ""
+		return nil
 	}
-	return string(text)
+	return text
 }
 
 // inBase64 has the bytes of base64 and its padding.

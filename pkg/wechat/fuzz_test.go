@@ -56,7 +56,7 @@ func FuzzOpen(f *testing.F) {
 		// ciphertext: it gets as far as decrypting.
 		if texts := encryptTexts(body); len(texts) > 0 && timestamp != "" && nonce != "" {
 			signed := q
-			signed.MsgSignature = Signature(sampleCredentials(ModeSafe).Token, timestamp, nonce, texts[0])
+			signed.MsgSignature = Signature(sampleCredentials(ModeSafe).Token, timestamp, nonce, string(texts[0]))
 			var r *Refusal
 			if _, err := v.Open(signed, body); errors.As(err, &r) && r.Reason == ReasonSignature {
 				t.Fatalf("a right signature was refused for %q", body)

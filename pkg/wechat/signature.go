@@ -14,20 +14,28 @@ import (
 //
 // SHA-1 is WeChat's choice and cannot be changed from our side.
 func Signature(parts ...string) string {
-	text := signature(parts...)
+	text := signature(nil, parts...)
 	return string(text[:])
 }
 
-// signature keeps the usual call off the heap: four parts are the most that the
-// protocol has, and a message of usual size fits into the local array.
-func signature(parts ...string) (text [signatureLength]byte) {
+// signature is Signature with the base64 text, if there is one, as it stands in
+// the body. It keeps the usual call off the heap: four parts are the most that
+// the protocol has, and a message of usual size fits into the local array.
+func signature(sealed []byte, parts ...string) (text [signatureLength]byte) {
 	var few [4]string
 	sorted := append(few[:0], parts...)
 	slices.Sort(sorted)
 	var usual [1536]byte
 	all := usual[:0]
+	placed := false
 	for _, p := range sorted {
+		if !placed && string(sealed) < p {
+			all, placed = append(all, sealed...), true
+		}
 		all = append(all, p...)
+	}
+	if !placed {
+		all = append(all, sealed...)
 	}
 	sum := sha1.Sum(all)
 	hex.Encode(text[:], sum[:])

@@ -147,7 +147,7 @@ func (v *Verifier) CheckQuery(q Query) error {
 	if q.Signature == "" || q.Timestamp == "" || q.Nonce == "" {
 		return refuse(ReasonMissing)
 	}
-	if v.signer(q.Signature, q.Timestamp, q.Nonce) < 0 {
+	if v.signer(q.Signature, nil, q.Timestamp, q.Nonce) < 0 {
 		return refuse(ReasonSignature)
 	}
 	if v.freshness > 0 {
@@ -216,7 +216,7 @@ func (v *Verifier) OpenChecked(q Query, body []byte) (Opened, error) {
 		return Opened{}, refuse(ReasonMode)
 	}
 	for _, text := range texts {
-		token := v.signer(q.MsgSignature, q.Timestamp, q.Nonce, text)
+		token := v.signer(q.MsgSignature, text, q.Timestamp, q.Nonce)
 		if token < 0 {
 			continue
 		}
@@ -244,13 +244,14 @@ func (v *Verifier) openPlain(q Query, body []byte) (Opened, error) {
 	if q.EncryptType == "aes" && !bytes.Contains(body, []byte("<MsgType>")) {
 		return Opened{}, refuse(ReasonMode)
 	}
-	return Opened{Plain: body, token: v.signer(q.Signature, q.Timestamp, q.Nonce)}, nil
+	return Opened{Plain: body, token: v.signer(q.Signature, nil, q.Timestamp, q.Nonce)}, nil
 }
 
-// signer returns the index of the token that made the given signature over parts, or -1.
+// signer returns the index of the token that made the given signature over the
+// parts and the sealed text, if there is one; or -1.
 // All tokens are tried whatever the first one gives; the previous one only while
 // the overlap lasts.
-func (v *Verifier) signer(given string, parts ...string) int {
+func (v *Verifier) signer(given string, sealed []byte, parts ...string) int {
 	found := -1
 	var few [4]string
 	for i, token := range v.tokens {
@@ -258,7 +259,7 @@ func (v *Verifier) signer(given string, parts ...string) int {
 			break
 		}
 		all := append(append(few[:0], token), parts...)
-		if sameText(signature(all...), given) && found < 0 {
+		if sameText(signature(sealed, all...), given) && found < 0 {
 			found = i
 		}
 	}

@@ -186,7 +186,7 @@ func TestRotationEndsByItself(t *testing.T) {
 func text2plain(t *testing.T, encodedKey string, sealed []byte) string {
 	key, err := DecodeAESKey(encodedKey)
 	require.NoError(t, err)
-	plain, err := Decrypt(key, ourAppID, encryptTexts(sealed)[0])
+	plain, err := Decrypt(key, ourAppID, string(encryptTexts(sealed)[0]))
 	require.NoError(t, err)
 	return string(plain)
 }
