@@ -31,7 +31,12 @@ import (
 	"tidegate/robot/engine"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if text := os.Getenv(victimEnv); text != "" {
+		os.Exit(victim(text))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	appID   = "wx9f3c7b21d08e4a56"
