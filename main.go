@@ -56,6 +56,7 @@ type cli struct {
 	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`
 	Guard    guardCmd    `cmd:"" help:"Stand in front of an HTTP system that cannot bear everybody at once: share what it answers while the demand is high."`
+	Figures  figuresCmd  `cmd:"" help:"Make the papers' figures anew, each from a run of this code, as SVG and CSV."`
 	Version  versionCmd  `cmd:"" help:"Print version and build."`
 }
 
@@ -238,6 +239,22 @@ type guardCmd struct {
 
 func (c guardCmd) Run(ctx context.Context) error {
 	return app.Guard(ctx, app.GuardOptions{Source: app.Source{File: c.Config, Set: c.Set}, Upstream: c.Upstream, Addr: c.Addr, Share: c.Share, Print: c.Print})
+}
+
+type figuresCmd struct {
+	Config  string            `help:"YAML file whose kafka and redis sections name the engines; without any engine named, embedded ones are used." type:"path"`
+	Set     map[string]string `help:"Override one key of it, for example --set redis.addrs=10.0.0.5:6379." mapsep:"none"`
+	Kafka   string            `help:"Address of Kafka, without login, instead of the configuration's."`
+	Redis   string            `help:"Address of Redis, without login, instead of the configuration's."`
+	Only    []string          `help:"Make only this figure, for example 000/7. Give it several times. There are 000/6, 000/7, 000/8, 003/7 and 003/8."`
+	Seconds float64           `help:"Length of one run of a scene; a figure has up to 22 of them." default:"5"`
+	Short   bool              `help:"Fewer and shorter runs that show the shapes only."`
+	Dir     string            `name:"out" help:"Directory of the files." default:"docs/figures" type:"path"`
+}
+
+func (c figuresCmd) Run(ctx context.Context) error {
+	return app.Figures(ctx, app.FiguresOptions{Source: app.Source{File: c.Config, Set: c.Set}, Kafka: c.Kafka, Redis: c.Redis,
+		Only: c.Only, Seconds: c.Seconds, Short: c.Short, Dir: c.Dir, Out: os.Stdout, Err: os.Stderr})
 }
 
 type versionCmd struct{}
