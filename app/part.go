@@ -58,7 +58,7 @@ type rulesSource struct {
 func (r rulesSource) load(c Config, role Role) (*engine.Rules, error) {
 	var known engine.Known
 	if role != RoleProxy {
-		known.Backends = c.Robot.BackendNames()
+		known.Backends, known.Bots = c.Robot.BackendNames(), c.Robot.BotNames()
 	}
 	for _, a := range c.Accounts {
 		known.Accounts = append(known.Accounts, a.Name)

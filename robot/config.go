@@ -95,11 +95,19 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// BackendNames lists the configured back ends, for engine.Known.
-func (c Config) BackendNames() []string {
+// BackendNames lists the configured back ends that rules can call, for
+// engine.Known.
+func (c Config) BackendNames() []string { return c.named(false) }
+
+// BotNames lists the configured bots, for engine.Known.
+func (c Config) BotNames() []string { return c.named(true) }
+
+func (c Config) named(bots bool) []string {
 	names := make([]string, 0, len(c.Backends))
 	for _, b := range c.Backends {
-		names = append(names, b.Name)
+		if bots == (b.Type == backend.TypeWeChat) {
+			names = append(names, b.Name)
+		}
 	}
 	return names
 }

@@ -17,6 +17,7 @@ import (
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
 	"tidegate/robot/backend"
+	"tidegate/robot/backend/bot"
 	"tidegate/robot/engine"
 	"tidegate/robot/suspect"
 )
@@ -56,6 +57,7 @@ type Robot struct {
 	d        Deps
 	m        *metrics
 	backends map[string]*backend.Client
+	bots     map[string]*bot.Bot
 	rules    atomic.Pointer[Engine]
 	recent   *recent
 	arrivals *arrivals
@@ -82,7 +84,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	}
 	d.Registry = telemetry.Registerer(d.Registry)
 	r := &Robot{
-		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{},
+		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{}, bots: map[string]*bot.Bot{},
 		recent: newRecent(cfg.Recent), arrivals: newArrivals(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
 	}
 	r.suspects = suspect.New(d.Redis, maxAhead, cfg.Workers/2, d.Log)
@@ -93,6 +95,9 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 			return nil, err
 		}
 		r.backends[b.Name] = c
+	}
+	if err := r.makeBots(); err != nil {
+		return nil, err
 	}
 	if err := r.SetRules(d.Rules); err != nil {
 		return nil, err
@@ -113,9 +118,12 @@ func (r *Robot) SetRules(rules Engine) error {
 		return fmt.Errorf("set rules: there are none: name a rules file (rules)")
 	}
 	for _, name := range rules.Backends() {
-		if r.backends[name] == nil {
+		if r.backends[name] == nil || r.bots[name] != nil {
 			return fmt.Errorf("set rules: a rule calls the back end %q, which is not configured: add it to robot.backends or restart with it", name)
 		}
+	}
+	if err := r.knowsBots(rules); err != nil {
+		return err
 	}
 	r.rules.Store(&rules)
 	return nil

@@ -151,6 +151,9 @@ func (r *Robot) judge(ctx context.Context, c *wire.Callback) (v verdict) {
 	if err == nil && d.Call != nil {
 		err = r.ask(ctx, c, &d)
 	}
+	if err == nil && d.Bot != "" {
+		err = r.askBot(ctx, c, &d)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return failed(d, wire.Dead, "max_age", "the work took longer than max_age "+r.cfg.MaxAge.String())
@@ -222,6 +225,9 @@ func detail(d engine.Decision) string {
 	parts := []string{"rule " + d.Rule}
 	if d.Call != nil {
 		parts = append(parts, "back end "+d.Call.Backend)
+	}
+	if d.Bot != "" {
+		parts = append(parts, "bot "+d.Bot)
 	}
 	return strings.Join(append(parts, d.Notes...), ", ")
 }

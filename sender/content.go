@@ -16,6 +16,18 @@ func customMessage(openID string, c wire.Content) (wechat.CustomMessage, error) 
 		m.Text = &wechat.CustomText{Content: c.Text}
 	case "image":
 		m.Image = &wechat.Media{MediaID: c.MediaID}
+	case "voice":
+		m.Voice = &wechat.Media{MediaID: c.MediaID}
+	case "video":
+		if c.Video == nil {
+			return m, fmt.Errorf("content of type video without a video")
+		}
+		m.Video = &wechat.Video{MediaID: c.Video.MediaID, Title: c.Video.Title, Description: c.Video.Description}
+	case "music":
+		if c.Music == nil {
+			return m, fmt.Errorf("content of type music without a piece of music")
+		}
+		m.Music = &wechat.Music{Title: c.Music.Title, Description: c.Music.Description, URL: c.Music.URL, HQURL: c.Music.HQURL, ThumbMediaID: c.Music.ThumbMediaID}
 	case "news":
 		if c.News == nil {
 			return m, fmt.Errorf("content of type news without an article")

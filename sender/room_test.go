@@ -68,6 +68,13 @@ func TestEveryKindOfLetter(t *testing.T) {
 			r.Content = wire.Content{Type: "news", News: &wire.Article{Title: "t", Description: "d", URL: "https://example.com", PicURL: "https://example.com/p.png"}}
 		}),
 		"image": w.reply("image", func(r *wire.Reply) { r.Content = wire.Content{Type: "image", MediaID: "media-1"} }),
+		"voice": w.reply("voice", func(r *wire.Reply) { r.Content = wire.Content{Type: "voice", MediaID: "media-2"} }),
+		"video": w.reply("video", func(r *wire.Reply) {
+			r.Content = wire.Content{Type: "video", Video: &wire.Video{MediaID: "media-3", Title: "t"}}
+		}),
+		"music": w.reply("music", func(r *wire.Reply) {
+			r.Content = wire.Content{Type: "music", Music: &wire.Music{Title: "t", URL: "https://example.com/a.mp3", ThumbMediaID: "media-4"}}
+		}),
 		"msgmenu": w.reply("menu", func(r *wire.Reply) {
 			r.Content = wire.Content{Type: "msgmenu", Menu: &wire.Menu{Head: "well?", Items: []wire.MenuItem{{ID: "1", Text: "good"}, {ID: "2", Text: "bad"}}, Tail: "thanks"}}
 		}),
@@ -85,7 +92,7 @@ func TestEveryKindOfLetter(t *testing.T) {
 	for _, e := range w.arrivals(wechatsim.PathCustomSend) {
 		types[e.MsgType]++
 	}
-	require.Equal(t, map[string]int{"text": 1, "news": 1, "image": 1, "msgmenu": 1}, types)
+	require.Equal(t, map[string]int{"text": 1, "news": 1, "image": 1, "voice": 1, "video": 1, "music": 1, "msgmenu": 1}, types)
 	require.Len(t, w.arrivals(wechatsim.PathTemplateSend), 2)
 	require.Len(t, w.arrivals(wechatsim.PathBizSend), 1)
 	require.Len(t, w.arrivals(wechatsim.PathStableToken), 1)

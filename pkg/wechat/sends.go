@@ -142,7 +142,7 @@ type Media struct {
 // Video is an uploaded video.
 type Video struct {
 	MediaID      string `json:"media_id"`
-	ThumbMediaID string `json:"thumb_media_id"`
+	ThumbMediaID string `json:"thumb_media_id,omitempty"`
 	Title        string `json:"title,omitempty"`
 	Description  string `json:"description,omitempty"`
 }

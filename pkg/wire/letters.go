@@ -32,11 +32,29 @@ type Callback struct {
 // Content is what a reply says, in our words; the sender translates it into
 // WeChat's. Exactly the field that Type names is set.
 type Content struct {
-	Type    string   `json:"type"` // text, image, news, msgmenu
+	Type    string   `json:"type"` // text, image, voice, video, music, news, msgmenu
 	Text    string   `json:"text,omitempty"`
-	MediaID string   `json:"media_id,omitempty"`
+	MediaID string   `json:"media_id,omitempty"` // image, voice
+	Video   *Video   `json:"video,omitempty"`
+	Music   *Music   `json:"music,omitempty"`
 	News    *Article `json:"news,omitempty"`
 	Menu    *Menu    `json:"menu,omitempty"`
+}
+
+// Video is an uploaded video.
+type Video struct {
+	MediaID     string `json:"media_id"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+// Music is a piece of music to play from an address.
+type Music struct {
+	Title        string `json:"title,omitempty"`
+	Description  string `json:"description,omitempty"`
+	URL          string `json:"url"`
+	HQURL        string `json:"hq_url,omitempty"`
+	ThumbMediaID string `json:"thumb_media_id"`
 }
 
 // Article is the one item of a news message.

@@ -135,9 +135,8 @@ func (c *Client) refused(res *http.Response) error {
 	return &failure{&status{f, code}, acted}
 }
 
-// read takes the JSON of an answer, whatever its Content-Type says: many
-// systems send JSON as text/plain.
-func (c *Client) read(res *http.Response) (any, error) {
+// read takes the body of an answer.
+func (c *Client) read(res *http.Response) ([]byte, error) {
 	if e := res.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, &failure{fault.New(fault.Final, c.op(), "it answered compressed although that was not asked for"), true}
 	}
@@ -150,9 +149,15 @@ func (c *Client) read(res *http.Response) (any, error) {
 	case err != nil:
 		return nil, &failure{fault.New(fault.Ambiguous, c.op(), "the answer broke off"), true}
 	}
+	return body, nil
+}
+
+// decoded reads the JSON of an answer, whatever its Content-Type says: many
+// systems send JSON as text/plain.
+func (c *Client) decoded(body []byte) (any, error) {
 	answer, err := decode(body)
 	if err != nil {
-		return nil, &failure{fault.New(fault.Final, c.op(), "its answer is no JSON: %w", err), true}
+		return nil, fault.New(fault.Final, c.op(), "its answer is no JSON: %w", err)
 	}
 	return answer, nil
 }

@@ -15,12 +15,13 @@ import (
 )
 
 // Request is one call. Path begins with "/" and is escaped already; it may
-// carry a query.
+// carry a query. With XML it may lack the path: base_url is the whole address.
 type Request struct {
 	Method  string
 	Path    string
-	Body    []byte // JSON, or nil
-	Key     string // the callback's id, sent as Idempotency-Key
+	Body    []byte // JSON unless XML is set, or nil
+	XML     bool   // body and answer are WeChat's XML
+	Key     string // the callback's id, sent as Idempotency-Key; "" sends none
 	Trace   string // W3C traceparent, or ""
 	Timeout time.Duration
 }
@@ -46,6 +47,9 @@ type Client struct {
 const (
 	maxHeaderBytes = 64 << 10
 	userAgent      = "tidegate"
+	// wechatAgent is what WeChat says of itself; a server that is used to being
+	// asked by WeChat may look at it.
+	wechatAgent = "Mozilla/4.0"
 )
 
 // New makes a client. The limiter holds the caps of the same configuration
@@ -99,10 +103,26 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 // (401, 403), NotFound (404, 410), Conflict (409), Final (any other answer
 // that is no success), Invalid (the request cannot be made).
 func (c *Client) Call(ctx context.Context, r Request) (answer any, err error) {
+	_, err = c.Exchange(ctx, func() (Request, error) { return r, nil }, func(body []byte) error {
+		answer, err = c.decoded(body)
+		return err
+	})
+	return answer, err
+}
+
+// Exchange is Call for who makes each try anew, or reads the answer in its own
+// way: ask gives the request of a try, read looks at the body of a success. An
+// error of read is the call's, and is not tried again unless its kind says that
+// the back end may be well next time. It gives the body that read has taken.
+func (c *Client) Exchange(ctx context.Context, ask func() (Request, error), read func(body []byte) error) ([]byte, error) {
 	for n := 1; ; n++ {
-		answer, err = c.once(ctx, r)
+		r, err := ask()
+		if err != nil {
+			return nil, err
+		}
+		body, err := c.once(ctx, r, read)
 		if err == nil {
-			return answer, nil
+			return body, nil
 		}
 		if ctx.Err() != nil || n >= c.cfg.Attempts || !c.again(r.Method, err) {
 			return nil, err
@@ -115,7 +135,7 @@ func (c *Client) Call(ctx context.Context, r Request) (answer any, err error) {
 }
 
 // once takes a permit and makes one try.
-func (c *Client) once(ctx context.Context, r Request) (any, error) {
+func (c *Client) once(ctx context.Context, r Request, read func([]byte) error) ([]byte, error) {
 	asked := time.Now()
 	release, err := c.limiter.Acquire(ctx, 0)
 	if err != nil {
@@ -128,10 +148,15 @@ func (c *Client) once(ctx context.Context, r Request) (any, error) {
 	defer c.m.inFlight.WithLabelValues(c.name).Dec()
 
 	began := time.Now()
-	answer, err := c.try(ctx, r)
+	body, err := c.try(ctx, r)
+	if err == nil {
+		if err = read(body); err != nil {
+			err = &failure{err, true}
+		}
+	}
 	c.m.seconds.WithLabelValues(c.name).Observe(time.Since(began).Seconds())
 	c.m.tries.WithLabelValues(c.name, outcome(err)).Inc()
-	return answer, err
+	return body, err
 }
 
 func outcome(err error) string {
@@ -141,7 +166,7 @@ func outcome(err error) string {
 	return fault.KindOf(err).String()
 }
 
-func (c *Client) try(ctx context.Context, r Request) (any, error) {
+func (c *Client) try(ctx context.Context, r Request) ([]byte, error) {
 	limit := c.cfg.Timeout
 	if r.Timeout > 0 && r.Timeout < limit {
 		limit = r.Timeout
@@ -167,10 +192,14 @@ func (c *Client) try(ctx context.Context, r Request) (any, error) {
 
 func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
 	path, query, _ := strings.Cut(r.Path, "?")
-	if !strings.HasPrefix(path, "/") {
-		return nil, fault.New(fault.Invalid, c.op(), "the path must begin with /")
+	where := c.base.String()
+	if path != "" || !r.XML {
+		if !strings.HasPrefix(path, "/") {
+			return nil, fault.New(fault.Invalid, c.op(), "the path must begin with /")
+		}
+		where = strings.TrimRight(where, "/") + path
 	}
-	u, err := url.Parse(strings.TrimRight(c.base.String(), "/") + path)
+	u, err := url.Parse(where)
 	if err != nil || u.Host != c.base.Host || u.Scheme != c.base.Scheme || u.User != nil {
 		return nil, fault.New(fault.Invalid, c.op(), "the path does not fit behind base_url")
 	}
@@ -189,22 +218,33 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	if c.cfg.Authorization != "" {
 		req.Header.Set("Authorization", c.cfg.Authorization)
 	}
+	c.headers(req, r)
+	return req, nil
+}
+
+// headers sets what the client alone decides.
+func (c *Client) headers(req *http.Request, r Request) {
+	content, accept, agent := "application/json", "application/json", userAgent
+	if r.XML {
+		content, accept, agent = "text/xml", "*/*", wechatAgent
+	}
 	if r.Body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", content)
 	}
 	if r.Trace != "" {
 		req.Header.Set("Traceparent", r.Trace)
 	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", userAgent)
-	if !c.cfg.IgnoresKey || idempotent[r.Method] {
+	req.Header.Set("Accept", accept)
+	req.Header.Set("User-Agent", agent)
+	switch {
+	case r.Key == "":
+	case !c.cfg.IgnoresKey || idempotent[r.Method]:
 		req.Header.Set("Idempotency-Key", r.Key)
-	} else {
+	default:
 		// In its canonical spelling net/http would take the header as leave to
 		// repeat the request by itself when a connection dies under it.
 		req.Header["idempotency-key"] = []string{r.Key}
 	}
-	return req, nil
 }
 
 func (c *Client) op() string { return "call back end " + c.name }

@@ -13,6 +13,7 @@ import (
 
 	"tidegate/pkg/fault"
 	"tidegate/pkg/ratelimit"
+	"tidegate/pkg/wechat"
 )
 
 // Config is one back end of the robot's section. Whatever is left out or zero
@@ -20,6 +21,10 @@ import (
 type Config struct {
 	// Name is what rules call it: up to 40 of a-z, 0-9, _ and -.
 	Name string `koanf:"name"`
+	// Type is http (the default), or wechat for a bot that answers WeChat today.
+	Type string `koanf:"type"`
+	// Bot says how a back end of type wechat is spoken to.
+	Bot BotConfig `koanf:"bot"`
 	// BaseURL is the address that the paths of rules are put behind, such as
 	// https://core.bank.example/wechat.
 	BaseURL string `koanf:"base_url"`
@@ -34,7 +39,8 @@ type Config struct {
 	CAFile string `koanf:"ca_file"`
 	// Timeout bounds one try, from dialling to the last byte.
 	Timeout time.Duration `koanf:"timeout"`
-	// Attempts is the number of tries, 1 for no retry.
+	// Attempts is the number of tries, 1 for no retry. WeChat itself makes three
+	// within 5 s each, which is the default here as well.
 	Attempts int `koanf:"attempts"`
 	// BackoffMin and BackoffMax bound the pause before a retry: a random time
 	// up to a bound that doubles. A Retry-After of the back end is kept up to
@@ -71,10 +77,15 @@ func (c Config) WithDefaults() Config {
 	fill(&c.Attempts, d.Attempts)
 	fill(&c.BackoffMin, d.BackoffMin)
 	fill(&c.BackoffMax, max(d.BackoffMax, c.BackoffMin))
-	fill(&c.MaxResponse, d.MaxResponse)
 	fill(&c.Rate, d.Rate)
 	fill(&c.Burst, d.Burst)
 	fill(&c.Concurrency, d.Concurrency)
+	fill(&c.Type, TypeHTTP)
+	if c.Type == TypeWeChat {
+		fill(&c.MaxResponse, MaxPassive)
+		fill(&c.Bot.Mode, wechat.ModeSafe)
+	}
+	fill(&c.MaxResponse, d.MaxResponse)
 	if c.RetryStatuses == nil {
 		c.RetryStatuses = d.RetryStatuses
 	}
@@ -106,6 +117,9 @@ func (c Config) Validate() error {
 		return invalid("name", "%q: use up to 40 of a-z, 0-9, _ and -, beginning with a letter or digit", c.Name)
 	}
 	if _, err := c.base(); err != nil {
+		return err
+	}
+	if err := c.validateType(); err != nil {
 		return err
 	}
 	for name, value := range c.Headers {

@@ -13,11 +13,14 @@ type Decision struct {
 	Replies  []wire.Content // in order; empty means silence, unless Call or Ask is set
 	Call     *Call          // ask a back end first, then Render its answer
 	Ask      *Ask           // ask an external engine first, then Take its answer
+	Bot      string         // name of the bot to be given the callback; its answer is the answer
 	Limit    *Limit         // ask first whether the follower may, and Refuse if not
 	Class    string         // wire.PreferDuplicate or wire.PreferLoss
 	Fallback string         // text for the case that the work fails; may be ""
 	ValidFor time.Duration  // how long a reply may wait to be sent
 	Notes    []string       // what was adapted, e.g. a text that was cut
+	// Answerable tells that WeChat takes an answer to the callback of a Bot.
+	Answerable bool
 	// NotHere says why a matching rule could not be followed by the robot
 	// although nothing failed, or "".
 	NotHere string
@@ -48,6 +51,7 @@ func (r *Rules) DecideIn(c *wire.Callback, s Situation) (Decision, error) {
 func (r *Rules) decide(c *wire.Callback, s Situation, passed func(u *rule, why string)) (d Decision, err error) {
 	sub := subjectOf(c)
 	d.was = s.State
+	d.Answerable = sub.answerable
 	d.data = dataOf(c, nil)
 	d.data.Lang = r.langs.of(c, sub, s.Language)
 	for k, v := range s.Vars {
@@ -117,6 +121,12 @@ func (d *Decision) finish() (err error) {
 		d.NotHere = "hand_over is possible in the acknowledgement only"
 		return nil
 	case u.silence:
+		return nil
+	case u.bot != nil:
+		d.Bot = u.bot.name
+		if !d.Answerable {
+			d.Fallback = "" // nobody waits for an answer to this
+		}
 		return nil
 	case u.external != nil:
 		d.Ask = u.external.ask(d)

@@ -45,6 +45,8 @@ func (u *rule) explain(c *wire.Callback, s subject, why string) string {
 		return fmt.Sprintf("outside the hours %s at %s", calendarNames(u.during), when(u.during, c))
 	case "outside":
 		return fmt.Sprintf("inside the hours %s at %s", calendarNames(u.outside), when(u.outside, c))
+	case outsideShare:
+		return fmt.Sprintf("the follower is not among the %v %% that the bot %s answers", float64(u.bot.share)*100/slots, u.bot.name)
 	case "default":
 		return "nobody can be answered after this event"
 	case "message_type":

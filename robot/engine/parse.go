@@ -19,7 +19,8 @@ import (
 // Known is what rules may refer to. A nil list is not checked.
 type Known struct {
 	Accounts []string
-	Backends []string
+	Backends []string // that take calls
+	Bots     []string // that answer in the place of rules
 	Engines  []string
 	// Vars are the names of variables that the robot gives to templates beside
 	// those that dialogues collect.
@@ -146,7 +147,7 @@ func (r *reader) rules(root *yaml.Node, known Known) *Rules {
 func (r *reader) unreachable(list []*rule, at *yaml.Node) {
 	for i, u := range list {
 		for _, before := range list[:i] {
-			if before.match.byDefault && before.during == nil && before.outside == nil && before.covers(u) && u.match.onlyAnswerable() {
+			if before.match.byDefault && before.takesAll() && before.during == nil && before.outside == nil && before.covers(u) && u.match.onlyAnswerable() {
 				r.fail(&yaml.Node{Line: u.line, Column: at.Column}, "rule %q: it can never match, since the default rule %q in line %d comes first: move the default to the end", u.name, before.name, before.line)
 				break
 			}

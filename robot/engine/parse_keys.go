@@ -27,6 +27,7 @@ var moreKeys = []ruleKey{
 	{"dialogue", false, (*reader).dialogue},
 	{"limit", false, (*reader).limit},
 	{"engine", true, (*reader).engine},
+	{"bot", true, (*reader).bot},
 }
 
 func ruleKeys() []string {

@@ -107,8 +107,8 @@ func (r *reader) action(n *yaml.Node, f fields, u *rule, of string, known Known)
 	if count(u.silence, u.handOver, f["call"] != nil || f["reply"] != nil, r.otherActions(f) > 0) != 1 || r.otherActions(f) > 1 {
 		r.fail(n, "%swrite exactly one of reply, call (with or without reply), hand_over: true or silence: true%s", of, otherActionNames())
 	}
-	if u.call == nil && u.external == nil && f["fallback"] != nil && len(u.replies) == 0 {
-		r.fail(f["fallback"], "%sfallback: it is never used without reply or call: remove it", of)
+	if u.call == nil && r.otherActions(f) == 0 && f["fallback"] != nil && len(u.replies) == 0 {
+		r.fail(f["fallback"], "%sfallback: it is never used without reply, call or bot: remove it", of)
 	}
 	r.atOnce(n, f, u, of)
 	r.fits(f, u, of)
@@ -175,6 +175,9 @@ func (r *reader) fits(f fields, u *rule, of string) {
 	}
 	if u.dialogue != nil && u.external != nil {
 		r.fail(f["dialogue"], "%sdialogue: an external engine asks its own questions: use engine: stay", of)
+	}
+	if u.dialogue != nil && u.bot != nil {
+		r.fail(f["dialogue"], "%sdialogue: a bot is given the callback as it came and asks its own questions: remove dialogue", of)
 	}
 }
 

@@ -35,6 +35,7 @@ type rule struct {
 	replies  []reply
 	call     *call
 	external *external
+	bot      *botAction
 	class    string
 	fallback *tmpl
 	validFor time.Duration
@@ -112,5 +113,8 @@ func (u *rule) takes(c *wire.Callback, s subject, at time.Time) (why string, gro
 	case u.outside != nil && anyOpen(u.outside, at):
 		return "outside", nil
 	}
-	return u.match.matches(s)
+	if why, groups = u.match.matches(s); why == "" && u.bot != nil && !u.bot.takes(c) {
+		return outsideShare, nil
+	}
+	return why, groups
 }
