@@ -49,8 +49,11 @@ type Shared struct {
 	askedAt int64 // when the last question left
 	triedAt int64 // when it ended
 	retryAt int64 // when to ask again is of use
-	next    int64 // when the keeper asks next
-	failing int64 // since when Redis has not answered; 0 if it has
+	// The last answer: which beginning of the cap, the server's time in µs, and
+	// when its question left.
+	begun, serverAt, leftAt int64
+	next                    int64 // when the keeper asks next
+	failing                 int64 // since when Redis has not answered; 0 if it has
 	// failedAt is when the last failure ended.
 	failedAt int64
 	share    *share // not nil while this node lives on it

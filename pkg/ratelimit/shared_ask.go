@@ -19,6 +19,8 @@ type question struct {
 	places int // places that it can use
 	limit  Limit
 	how    change
+	begun  int64 // the beginning that it knows
+	latest int64 // the server's time is not later than that, in µs
 	leave  bool
 }
 
@@ -34,6 +36,7 @@ type answer struct {
 	allow          int
 	version        int64
 	limit          Limit
+	begun          int64
 }
 
 // slot is when permit i may be used first.
@@ -71,7 +74,7 @@ func (s *store) ask(ctx context.Context, q question) (answer, error) {
 	us, part := period(q.limit.Rate)
 	v, err := askScript.Run(ctx, s.redis, s.keys, now, q.node, q.want, q.have, q.flight, q.pledge, q.places,
 		q.how.version, strconv.FormatFloat(q.limit.Rate, 'g', -1, 64), us, part, q.limit.Burst, q.limit.Concurrency, q.how.ramp.Milliseconds(),
-		horizon.Microseconds(), settle.Microseconds(), gap.Microseconds(), s.life.Microseconds(), keep.Milliseconds(), most, leave)
+		horizon.Microseconds(), settle.Microseconds(), gap.Microseconds(), s.life.Microseconds(), keep.Milliseconds(), most, q.begun, q.latest, leave)
 	if err != nil || q.leave {
 		return answer{}, err
 	}
@@ -80,7 +83,7 @@ func (s *store) ask(ctx context.Context, q question) (answer, error) {
 
 func parse(v any) (answer, error) {
 	list, _ := v.([]any)
-	if len(list) != 15 {
+	if len(list) != 16 {
 		return answer{}, fault.New(fault.Internal, "ask for permits", "an answer of %d fields: something else uses the key", len(list))
 	}
 	num := func(i int) int64 { n, _ := list[i].(int64); return n }
@@ -93,5 +96,6 @@ func parse(v any) (answer, error) {
 		empty: num(0) == 1, now: num(1), count: min(num(2), most), first: num(3), part: num(4), step: num(5), stepPart: num(6),
 		slack: num(7), life: num(8), wait: time.Duration(num(9)) * time.Microsecond, allow: int(num(10)), version: num(11),
 		limit: Limit{Rate: rate, Burst: int(num(13)), Concurrency: int(num(14))}.clamp(),
+		begun: num(15),
 	}, nil
 }

@@ -36,14 +36,16 @@ func (s *Shared) keep(ctx context.Context) {
 
 // consult asks once and draws the consequences.
 func (s *Shared) consult(parent context.Context) {
+	// The time-out begins first: a question of a process that then stood still
+	// must not leave.
+	ctx, cancel := context.WithTimeout(parent, s.cfg.Timeout)
+	defer cancel()
 	s.mu.Lock()
 	left := s.now()
 	q := s.question(left)
 	s.asking, s.askedAt = true, left
 	s.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(parent, s.cfg.Timeout)
-	defer cancel()
 	a, err := s.exchange(ctx, q)
 
 	s.mu.Lock()
@@ -72,6 +74,9 @@ func (s *Shared) question(now int64) question {
 		flight: s.inFlight, places: need, pledge: max(s.inFlight, min(s.allow, need)),
 	}
 	q.want = max(q.want, 0)
+	// The question takes no longer than Timeout to be looked at, or its answer is
+	// not taken.
+	q.begun, q.latest = s.begun, s.serverAt+(now-s.leftAt+int64(s.cfg.Timeout+margin))/int64(time.Microsecond)
 	s.allow = min(s.allow, q.pledge)
 	return q
 }
@@ -88,7 +93,7 @@ func (s *Shared) learned(q question, a answer, left int64) {
 		s.pace = newGCRA(Limit{Rate: a.limit.Rate, Burst: a.limit.Burst, StartFull: true}, now)
 		s.limit, s.heard = a.limit, true
 	}
-	s.version = a.version
+	s.version, s.begun, s.serverAt, s.leftAt = a.version, a.begun, a.now, left
 	stale := q.how != s.how || q.limit != s.own // changed while the question was under way
 	l := a.limit
 	if stale && s.how.version >= a.version {

@@ -13,6 +13,7 @@ import "tidegate/pkg/redis"
 //	  turn, tend  who was given permits last, and until when that node may go on
 //	              (only where a change of nodes costs time, see pen)
 //	  pcold       no new places before
+//	  ep          the number of beginnings: one more whenever the cap begins empty
 //	  ver rate us f burst conc   the limit that holds
 //	  rfrom rat rms              the rate (permits a µs) that it rises from, since
 //	                             when, over how many ms; rms 0 if it does not rise
@@ -24,25 +25,28 @@ import "tidegate/pkg/redis"
 //	  5 calls in flight, 6 places that it may use until it has the answer,
 //	  7 places it can use, 8 version, 9 rate, 10 us, 11 f, 12 burst, 13 places (0
 //	  no cap), 14 ramp in ms, then in µs: 15 horizon, 16 settle, 17 gap, 18 life;
-//	  19 life of the keys in ms, 20 the most permits at once, 21 '1' to leave
+//	  19 life of the keys in ms, 20 the most permits at once, 21 the number of
+//	  beginnings that it knows, 22 the time that it cannot be later than by its
+//	  clock, 23 '1' to leave
 //
 // Result: {1 if it began empty, time, number of permits, theoretical time of the
 // first (µs, part), period (µs, part), slack, life of a permit, µs until asking
 // again is of use, places that the node may use, version, rate, burst, places of
-// all}; {} for a node that leaves. Permit i may be used from max(time,
-// theoretical time + i periods - slack).
+// all, number of beginnings}; {} for a node that leaves. Permit i may be used from
+// max(time, theoretical time + i periods - slack).
 //
 // Why every window holds: a permit of slot s leaves in [s, s+J]. Slots follow the
 // generic cell rate algorithm with a burst that is smaller by rate×J, so a window
 // of length w, which has slots of w+J, sees no more than burst + rate×w. Where the
 // burst is too small to pay for J, slots have no burst at all and a change of nodes
 // costs the rest (pen); departures of one node are held by its own clock.
-// Whatever may have been forgotten, or given out under another limit or by local
-// shares, has left before the first slot of a new beginning, which has no burst.
+// Whatever may have been forgotten, or counted by a clock that was put forward or
+// back, or given out under another limit or by local shares, has left before the
+// first slot of a new beginning, which has no burst.
 const askText = `
 local UNIT, JMIN, JMAX = 1073741824, 20000, 50000
 local me = ARGV[2]
-if ARGV[21] == '1' then
+if ARGV[23] == '1' then
   redis.call('HDEL', KEYS[2], me)
   return {}
 end
@@ -57,11 +61,14 @@ local function text(n) return string.format('%.0f', n) end
 
 local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or 'none'
-local h = redis.call('HMGET', KEYS[1], 'at', 'run', 'tu', 'tf', 'last', 'turn', 'tend', 'pcold', 'ver', 'rate', 'us', 'f', 'burst', 'conc', 'rfrom', 'rat', 'rms')
+local h = redis.call('HMGET', KEYS[1], 'at', 'run', 'tu', 'tf', 'last', 'turn', 'tend', 'pcold', 'ver', 'rate', 'us', 'f', 'burst', 'conc', 'rfrom', 'rat', 'rms', 'ep')
 local function n(i) return tonumber(h[i] or '0') end
 local at = n(1)
 local lost = not h[1] or h[2] ~= run or now < at - 1000
-local cold = lost or now - at > gap
+local ep = n(18)
+local stepped = ARGV[21] == h[18] and now > tonumber(ARGV[22])
+local cold = lost or stepped or now - at > gap
+if cold then ep = ep + 1 end
 if not lost and now < at then now = at end
 
 -- The limit: the newest version; of those who hold it the lowest.
@@ -201,19 +208,20 @@ if target > 0 and want > 0 then
     tu, tf = bu + count * pu + math.floor(parts / UNIT), parts % UNIT
     last = math.max(now, tu - pu - slack + 1)
     turn, granted = me, now
-    if count >= want then wait = 0 else wait = math.max(0, tu - slack - now - horizon) end
+    wait = math.max(0, tu - slack - now - horizon)
   end
+  if count >= want then wait = 0 else wait = math.max(wait, math.min(50000, eff * (have + count) / 2)) end
   count = math.max(count, 0)
 end
 
 redis.call('HSET', KEYS[1], 'at', text(now), 'run', run, 'tu', text(tu), 'tf', text(tf), 'last', text(last), 'turn', turn, 'tend', text(tend),
   'pcold', text(pcold), 'ver', text(ver), 'rate', lim.rate, 'us', text(lim.us), 'f', text(lim.f), 'burst', text(lim.burst), 'conc', text(lim.conc),
-  'rfrom', string.format('%.17g', rfrom), 'rat', text(rat), 'rms', text(rms))
+  'rfrom', string.format('%.17g', rfrom), 'rat', text(rat), 'rms', text(rms), 'ep', text(ep))
 local held = lim.conc > 0 and math.max(pledge, allow) or 0
 redis.call('HSET', KEYS[2], me, table.concat({text(now), text(held), text(places), text(want), text(granted), text(mine.v),
   text(mine.us), text(mine.f), text(mine.burst), text(mine.conc), mine.rate}, ':'))
 redis.call('PEXPIRE', KEYS[1], ARGV[19])
 redis.call('PEXPIRE', KEYS[2], ARGV[19])
-return {cold and 1 or 0, now, count, bu, bf, pu, pf, slack, J, math.floor(wait), allow, ver, lim.rate, lim.burst, lim.conc}`
+return {cold and 1 or 0, now, count, bu, bf, pu, pf, slack, J, math.floor(wait), allow, ver, lim.rate, lim.burst, lim.conc, ep}`
 
 var askScript = redis.NewScript(askText)
