@@ -22,13 +22,15 @@
 // slow cannot take the workers of another.
 //
 // On failure: a rule or a back end that fails leads to the rule's fallback
-// text. Work that takes longer than max_age, or that panics, leads to the
-// fallback text and a dead receipt; after a panic the record also becomes a
-// dead letter. What cannot be published holds its key (not the partition) and
-// is tried again with the same content; if replies are refused for longer than
-// max_age while other topics can be written, the callback becomes a dead
-// letter, because one follower must not wait for ever behind it. A record that
-// nobody can read becomes a dead letter at once.
+// text, and without one to a dead receipt. Work that takes longer than max_age,
+// or that panics, leads to the fallback text and a dead receipt. A record of
+// which three processes have died is not begun a fourth time (robot/suspect);
+// it ends in the same way. Whatever has a dead receipt is kept whole as a dead
+// letter, and can be replayed. What cannot be published holds its key (not the
+// partition) and is tried again with the same content; if replies are refused
+// for longer than max_age while other topics can be written, the callback
+// becomes a dead letter, because one follower must not wait for ever behind it.
+// A record that nobody can read becomes a dead letter at once.
 //
 // Not promised: exactly one call to a back end. After a crash a callback is
 // worked again, with the same Idempotency-Key.

@@ -119,6 +119,9 @@ func (r *Robot) compose(rec kafka.Record, c *wire.Callback, v verdict) (*outcome
 		}
 		o.replies++
 	}
+	if v.dead == "" && v.state == wire.Dead {
+		v.dead = v.reason // whoever says dead must find the letter
+	}
 	if v.dead != "" {
 		if err := r.addDead(o, c.ID, c.Account, c.OpenID, v.dead); err != nil {
 			return nil, err

@@ -104,6 +104,9 @@ func TestFailureWithoutFallbackIsDead(t *testing.T) {
 	require.Empty(t, w.replies())
 	require.Equal(t, wire.Dead, w.receipt(c.ID).State)
 	require.Contains(t, w.receipt(c.ID).Reason, "cannot connect")
+	require.Len(t, w.dead(), 1, "whoever says dead must find the letter")
+	require.Equal(t, c.ID, w.dead()[0].ID)
+	require.Equal(t, w.receipt(c.ID).Reason, w.dead()[0].Reason)
 }
 
 func TestWorkEndsAtMaxAge(t *testing.T) {
@@ -120,6 +123,7 @@ func TestWorkEndsAtMaxAge(t *testing.T) {
 	require.Equal(t, []string{"core is away", "after"}, w.texts("o1"))
 	require.Equal(t, wire.Dead, w.receipt(c.ID).State)
 	require.Contains(t, w.receipt(c.ID).Reason, "max_age 1s")
+	require.Len(t, w.dead(), 1)
 }
 
 // TestUnreadableIsParked: whatever lies in the topic, the follower behind it

@@ -169,15 +169,13 @@ func (r *Robot) ask(ctx context.Context, c *wire.Callback, d *engine.Decision) e
 	if b == nil {
 		return fault.New(fault.Internal, "call back end "+d.Call.Backend, "it is not configured")
 	}
-	if err := kafka.Owned(ctx); err != nil {
-		return err
-	}
 	// The back end may take its time, up to the end of ctx: all of its tries and
 	// their pauses lie within max_age.
 	kafka.Alive(ctx, r.cfg.MaxAge)
 	defer kafka.Alive(ctx, 0)
 	answer, err := b.Call(ctx, backend.Request{
 		Method: d.Call.Method, Path: d.Call.Path, Body: d.Call.Body, Timeout: d.Call.Timeout, Key: c.ID, Trace: c.TraceParent,
+		Before: func() error { return kafka.Owned(ctx) },
 	})
 	if err != nil {
 		return err

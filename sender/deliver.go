@@ -166,7 +166,7 @@ func (s *Sender) permit(ctx context.Context, r *road, p *parcel, g *progress) (*
 	if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
 		return e, nil
 	}
-	return nil, ctx.Err()
+	return nil, kafka.Owned(ctx) // also behind a freeze that nobody has noticed yet
 }
 
 // request sends. Once begun it is not cut off: an outcome that arrives late is

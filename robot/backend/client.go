@@ -24,6 +24,9 @@ type Request struct {
 	Key     string // the callback's id, sent as Idempotency-Key; "" sends none
 	Trace   string // W3C traceparent, or ""
 	Timeout time.Duration
+	// Before is asked right before each try leaves, behind every wait; its error
+	// ends the call. nil is not asked.
+	Before func() error
 }
 
 // Limiter gives permits (pkg/ratelimit).
@@ -173,6 +176,11 @@ func (c *Client) try(ctx context.Context, r Request) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if r.Before != nil {
+		if err := r.Before(); err != nil {
+			return nil, &failure{fault.Wrap(fault.Unavailable, c.op(), err), false}
+		}
+	}
 	req, err := c.request(ctx, r)
 	if err != nil {
 		return nil, &failure{err, false}

@@ -111,3 +111,27 @@ func TestNoPermitInTime(t *testing.T) {
 	require.Equal(t, fault.Limited, fault.KindOf(err))
 	require.Equal(t, int64(1), s.hits.Load())
 }
+
+// TestAskedBeforeEachTry: who has lost the right to a record sends nothing any
+// more, also between two tries.
+func TestAskedBeforeEachTry(t *testing.T) {
+	var calls atomic.Int64
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	cl, _ := client(t, config(s.URL))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked := 0
+	r := post()
+	r.Before = func() error {
+		if asked++; asked == 2 {
+			cancel(context.Canceled) // as a partition that is lost does
+		}
+		return context.Cause(ctx)
+	}
+	_, err := cl.Call(ctx, r)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 2, asked)
+	require.EqualValues(t, 1, calls.Load())
+}
