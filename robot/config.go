@@ -15,9 +15,9 @@ type Config struct {
 	// Group begins the names of the consumer groups, one for each account:
 	// <group>.<account>. An account that joins or leaves disturbs no other.
 	Group string `koanf:"group"`
-	// Workers is how many callbacks of one account this process has in hand at
-	// once, those that wait for a permit included. An account whose concurrency
-	// is higher gets as many as it needs.
+	// Workers is how many callbacks of one account this process works at once;
+	// those that wait for their turn come on top (Overload.Places). An account
+	// whose concurrency is higher gets as many as it needs.
 	Workers int `koanf:"workers"`
 	// QueueHigh and QueueLow are the marks, in waiting records of a partition,
 	// at which fetching pauses and goes on.
@@ -42,6 +42,8 @@ type Config struct {
 	// Recent is how many finished callbacks per partition are remembered to
 	// recognise redeliveries.
 	Recent int `koanf:"recent"`
+	// Overload says what is refused when more comes than can be worked.
+	Overload OverloadConfig `koanf:"overload"`
 	// Backends are the business systems that rules may call.
 	Backends []backend.Config `koanf:"backends"`
 }
@@ -52,6 +54,7 @@ func DefaultConfig() Config {
 		Group: "tidegate-robot", Workers: 64, QueueHigh: 1000, QueueLow: 200,
 		MaxAge: time.Minute, PublishTimeout: 5 * time.Second, Recent: 4096,
 		SessionTimeout: 6 * time.Second, StalledAfter: 30 * time.Second, GiveUpAfter: 30 * time.Second,
+		Overload: DefaultOverloadConfig(),
 	}
 }
 
@@ -83,6 +86,7 @@ func (c Config) Validate() error {
 	if c.Recent < 1 || c.Recent > 1_000_000 {
 		bad("recent %d: use 1 to 1000000", c.Recent)
 	}
+	c.Overload.validate(bad)
 	seen := map[string]bool{}
 	for i, b := range c.Backends {
 		if err := b.Validate(); err != nil {

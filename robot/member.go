@@ -17,15 +17,18 @@ import (
 // member is one account's part of the robot: its reader in the consumer group
 // and its permits.
 type member struct {
-	name    string
-	limits  Limits // guarded by Robot.mu
-	workers int
-	limiter *ratelimit.Limiter
-	group   *kafka.Group
-	running context.Context    // of the present or last run
-	cancel  context.CancelFunc // nil before the first run
-	faulty  faulty
-	log     *zap.Logger
+	name     string
+	limits   Limits // guarded by Robot.mu
+	workers  int
+	limiter  *ratelimit.Limiter
+	line     *line // of the limiter
+	places   *places
+	group    *kafka.Group
+	running  context.Context    // of the present or last run
+	cancel   context.CancelFunc // nil before the first run
+	faulty   faulty
+	shedding *shedding
+	log      *zap.Logger
 }
 
 // SetAccounts replaces the accounts while the robot runs or before. New ones
@@ -77,16 +80,21 @@ func (r *Robot) workersFor(a Account) int {
 // member makes the reader of an account. An account that is read anew keeps
 // its limiter: a second one would let twice the rate through for a moment.
 func (r *Robot) member(a Account, old *member) (*member, error) {
-	m := &member{name: a.Name, limits: a.Limits, workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
+	m := &member{name: a.Name, limits: a.Limits, shedding: &shedding{}, workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
 	if old != nil {
-		m.limiter, m.limits = old.limiter, old.limits
+		m.limiter, m.limits, m.shedding = old.limiter, old.limits, old.shedding
 	} else {
 		m.limiter = ratelimit.New(a.Limits.limit())
 	}
+	// Those who wait are more than those who work; without a cap of the account's
+	// the workers are one.
+	working := ratelimit.New(ratelimit.Limit{Concurrency: m.workers})
+	m.line = newLine("account", "account "+a.Name, both{working, m.limiter}, r.cfg.Overload.patience(), r.m.waiting)
+	m.places = newPlaces(m.workers + r.cfg.Overload.Places)
 	g, err := kafka.NewGroup(r.d.Kafka, kafka.GroupOptions{
 		Group: wire.RobotGroup(r.cfg.Group, a.Name), Topics: []string{r.d.Topics.Callbacks(a.Name)},
 		Handler:   func(ctx context.Context, rec kafka.Record) error { return r.handle(ctx, m, rec) },
-		Workers:   m.workers,
+		Workers:   m.places.total,
 		QueueHigh: r.cfg.QueueHigh, QueueLow: r.cfg.QueueLow, MaxAhead: maxAhead,
 		SessionTimeout: r.cfg.SessionTimeout, StallAfter: r.cfg.StalledAfter, GiveUpAfter: r.cfg.GiveUpAfter,
 		OnAssign: func(topic string, p int32, offset int64) {
@@ -125,18 +133,6 @@ func (r *Robot) start(m *member) {
 			}
 		}
 	})
-}
-
-// permit waits for the account's permit. A stop ends the wait at once, since
-// nothing has been begun; ctx ends it when the partition is lost. To wait in
-// line is no sign of trouble, however long: those who hold permits are watched.
-func (m *member) permit(ctx context.Context) (release func(), err error) {
-	kafka.Alive(ctx, kafka.AsLongAsItTakes)
-	defer kafka.Alive(ctx, 0)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(m.running, cancel)()
-	return m.limiter.Acquire(ctx, 0)
 }
 
 // Stats gives the partitions that this process works on now.

@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"tidegate/pkg/wire"
+	"tidegate/robot/engine"
 )
 
 // metrics of the robot. Labels are configured names and closed sets.
@@ -15,6 +18,9 @@ type metrics struct {
 	worked    *prometheus.HistogramVec
 	age       *prometheus.HistogramVec
 	breaks    *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+	waiting   *prometheus.GaugeVec
+	turn      *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -34,6 +40,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_robot_order_breaks_total",
 			Help: "Callbacks that were acknowledged before another one of their user was sent, and worked after it.",
 		}, []string{"account"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidegate_robot_refused_total",
+			Help: "Callbacks that got no turn, by level and why: max_age (too old for their rule), or overload: account_wait, backend_wait (would wait for longer than their level may), account_late, backend_late (did), places (too many wait).",
+		}, []string{"account", "level", "why"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tidegate_robot_waiting", Help: "Callbacks that wait for a permit, by whose: account NAME or back end NAME.",
+		}, []string{"line", "level"}),
+		turn: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tidegate_robot_turn_seconds", Help: "From the arrival of a callback at the door until its turn comes, by level.", Buckets: buckets,
+		}, []string{"account", "level"}),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tidegate_robot_permit_seconds", Help: "Wait for a permit of the account.", Buckets: buckets,
 		}, []string{"account"}),
@@ -44,8 +60,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_robot_age_seconds", Help: "From the arrival of a callback at the door until it is settled.", Buckets: buckets,
 		}, []string{"account"}),
 	}
-	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age, m.breaks)
+	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age, m.breaks, m.refused, m.waiting, m.turn)
 	return m
+}
+
+// turned notes that a callback's turn has come.
+func (m *metrics) turned(account string, l engine.Level, c *wire.Callback, now time.Time) {
+	if c.ReceivedAt > 0 {
+		m.turn.WithLabelValues(account, l.String()).Observe(max(0, now.Sub(time.UnixMilli(c.ReceivedAt)).Seconds()))
+	}
 }
 
 // settled counts an outcome whose letters are all durable.

@@ -144,6 +144,7 @@ func TestAccountsDoNotWaitForEachOther(t *testing.T) {
 	const n = 40
 	w := newWorld(t, "slow", "quick")
 	w.cfg.Workers = 4
+	w.cfg.Overload = robot.OverloadConfig{AlarmAfter: time.Minute} // refuses none, has room for none
 	for i := range 200 {
 		w.send(callback("slow", fmt.Sprintf("s%d", i), 1, "hello"))
 	}

@@ -31,6 +31,7 @@ type Publisher interface {
 // Engine decides what to do with a callback; *engine.Rules is one. It must be
 // safe for concurrent use and must not block.
 type Engine interface {
+	Terms(c *wire.Callback) engine.Terms
 	Decide(c *wire.Callback) (engine.Decision, error)
 	Fallback() string   // text for a callback that no rule could be followed for
 	Backends() []string // names of what decisions may call
@@ -57,6 +58,7 @@ type Robot struct {
 	d        Deps
 	m        *metrics
 	backends map[string]*backend.Client
+	lines    map[string]*line // of the back ends
 	bots     map[string]*bot.Bot
 	rules    atomic.Pointer[Engine]
 	recent   *recent
@@ -84,13 +86,14 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	}
 	d.Registry = telemetry.Registerer(d.Registry)
 	r := &Robot{
-		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{}, bots: map[string]*bot.Bot{},
+		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{}, lines: map[string]*line{}, bots: map[string]*bot.Bot{},
 		recent: newRecent(cfg.Recent), arrivals: newArrivals(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
 	}
 	r.suspects = suspect.New(d.Redis, maxAhead, cfg.Workers/2, d.Log)
 	bm := backend.NewMetrics(d.Registry)
 	for _, b := range cfg.Backends {
-		c, err := backend.New(b, ratelimit.New(b.Limit()), bm)
+		r.lines[b.Name] = newLine("backend", "back end "+b.Name, ratelimit.New(b.Limit()), cfg.Overload.patience(), r.m.waiting)
+		c, err := backend.New(b, r.lines[b.Name], bm)
 		if err != nil {
 			return nil, err
 		}
@@ -143,6 +146,7 @@ func (r *Robot) Run(ctx context.Context) error {
 	for _, m := range r.members {
 		r.start(m)
 	}
+	r.working.Go(func() { r.watchShedding(ctx) })
 	r.mu.Unlock()
 
 	var err error

@@ -91,13 +91,18 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 		return r.compose(rec, c, verdict{state: wire.Answered, detail: "rule " + c.Answered + ", in the acknowledgement"})
 	}
 	asked := time.Now()
-	release, err := m.permit(ctx)
+	terms := (*r.rules.Load()).Terms(c)
+	ctx, release, err := r.admit(ctx, m, c, terms)
+	if v, ok := r.turnedAway(m, terms, err); ok {
+		return r.compose(rec, c, v)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
 	defer release()
 	began := time.Now()
 	r.m.waited.WithLabelValues(m.name).Observe(began.Sub(asked).Seconds())
+	r.m.turned(m.name, terms.Level, c, began)
 	if err := r.begin(ctx, m, rec, hand); err != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
@@ -105,7 +110,7 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 	if hand.Condemned > 0 {
 		v = r.killer(hand.Condemned)
 	} else {
-		v = r.judge(ctx, c)
+		v = r.judge(ctx, m, c, terms)
 	}
 	r.m.worked.WithLabelValues(m.name).Observe(time.Since(began).Seconds())
 	if ctx.Err() != nil {
@@ -134,7 +139,7 @@ type verdict struct {
 
 // judge runs the engine and the back end within max_age. It never panics and
 // never fails: failure is a verdict.
-func (r *Robot) judge(ctx context.Context, c *wire.Callback) (v verdict) {
+func (r *Robot) judge(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms) (v verdict) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.MaxAge)
 	defer cancel()
 	rules := *r.rules.Load()
@@ -153,6 +158,9 @@ func (r *Robot) judge(ctx context.Context, c *wire.Callback) (v verdict) {
 	}
 	if err == nil && d.Bot != "" {
 		err = r.askBot(ctx, c, &d)
+	}
+	if v, ok := r.turnedAway(m, terms, err); ok {
+		return v
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:

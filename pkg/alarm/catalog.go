@@ -28,6 +28,7 @@ var titles = map[string]title{
 	"queue_retention":    {"Records of a queue will be deleted unread", "队列记录临近保留期，可能未读即被清理"},
 	"robot_stalled":      {"A robot hangs and has left its partitions", "机器人卡死，已退出所负责的分区"},
 	"robot_frozen":       {"A robot's process stood still", "机器人进程曾整体停顿"},
+	"robot_shedding":     {"Callbacks are refused because of overload", "回调过载，正在按级别拒绝"},
 	"user_repeats":       {"A user repeats the same action", "用户频繁重复操作"},
 }
 

@@ -16,7 +16,7 @@ const (
 	Delivered        State = "delivered"
 	RefusedByUser    State = "refused_by_user"
 	FailedByPlatform State = "failed_by_platform"
-	Rejected         State = "rejected" // WeChat's answer was a final errcode
+	Rejected         State = "rejected" // WeChat's answer was a final errcode; of a callback: refused because of overload
 	Expired          State = "expired"
 	Cancelled        State = "cancelled"
 	Dead             State = "dead"

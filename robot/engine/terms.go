@@ -13,7 +13,7 @@ type Terms struct {
 	// Idle callbacks ask for no reply and no back end: they need no turn.
 	Idle    bool
 	Level   Level
-	Backend string // the back end that is called, or ""
+	Backend string // the back end or bot that is asked, or ""
 	// MaxAge is how old the callback may be, counted from its arrival at the door,
 	// when its turn comes; 0 is no limit.
 	MaxAge   time.Duration
@@ -53,8 +53,11 @@ func (r *Rules) TermsIn(c *wire.Callback, s Situation) Terms {
 	if t.Idle = u.silence || u.handOver; t.Idle {
 		return t
 	}
-	if u.call != nil {
+	switch {
+	case u.call != nil:
 		t.Backend = u.call.backend
+	case u.bot != nil:
+		t.Backend = u.bot.name
 	}
 	t.MaxAge = u.urgency.maxAge
 	if u.quiet() || !answerable(c) {

@@ -1,0 +1,428 @@
+package robot_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tidegate/pkg/alarm"
+	"tidegate/pkg/wire"
+	"tidegate/robot"
+	"tidegate/robot/backend"
+	"tidegate/robot/engine"
+)
+
+const levels = `version: 1
+busy: {zh: 人多，请稍后再试, en: too many just now}
+languages: {default: en}
+rules:
+  - name: pay
+    match: {menu_key: {equals: PAY}}
+    level: vital
+    call: {backend: core, path: /pay}
+    reply: {text: paid}
+  - name: sale
+    match: {menu_key: {equals: SALE}}
+    level: marketing
+    on_busy: silence
+    call: {backend: core, path: /sale}
+    reply: {text: sale}
+  - name: scan
+    match: {event: SCAN}
+    call: {backend: core, path: /scan}
+    reply: {text: scanned}
+  - name: old
+    match: {text: {prefix: "old "}}
+    max_age: 1m
+    fallback: too late
+    call: {backend: core, path: /old}
+    reply: {text: new}
+  - name: stale
+    match: {text: {prefix: "stale "}}
+    max_age: 1m
+    on_expired: silence
+    reply: {text: new}
+  - name: look
+    match: {event: VIEW}
+    silence: true
+  - name: ask
+    match: {text: {any: true}}
+    call: {backend: core, path: /ask}
+    reply: {text: "{{ .Content }}"}
+`
+
+// kinds of callbacks, by level.
+var kinds = [engine.Levels]string{"PAY", "ask", "SCAN", "SALE"}
+
+func of(level engine.Level, user string, n int) *wire.Callback {
+	c := callback("a", user, n, "")
+	switch kind := kinds[level]; kind {
+	case "ask":
+		c.Content = fmt.Sprintf("ask %d", n)
+	case "SCAN":
+		c.MsgType, c.Event = "event", kind
+	default:
+		c.MsgType, c.Event, c.EventKey = "event", "CLICK", kind
+	}
+	return c
+}
+
+// overloaded is a world with rules of all levels and a back end that counts.
+type overloaded struct {
+	*world
+	calls atomic.Int64
+	marks sync.Mutex
+	level map[string]engine.Level // by callback id
+}
+
+func newOverloaded(t *testing.T, change func(*backend.Config)) *overloaded {
+	w := &overloaded{world: newWorld(t, "a"), level: map[string]engine.Level{}}
+	var err error
+	w.engine, err = engine.Parse("levels.yaml", []byte(levels), engine.Known{})
+	require.NoError(t, err)
+	w.backend(func(rw http.ResponseWriter, _ *http.Request) {
+		w.calls.Add(1)
+		_, _ = io.WriteString(rw, `{}`)
+	}, change)
+	return w
+}
+
+func (w *overloaded) come(level engine.Level, user string, n int) *wire.Callback {
+	c := of(level, user, n)
+	w.marks.Lock()
+	w.level[c.ID] = level
+	w.marks.Unlock()
+	w.send(c)
+	return c
+}
+
+// waits gives, by level, how long answers took from the door, and how many
+// callbacks were refused.
+func (w *overloaded) waits() (waits [engine.Levels][]time.Duration, refused [engine.Levels]int) {
+	w.marks.Lock()
+	defer w.marks.Unlock()
+	for _, rc := range w.receipts() {
+		l := w.level[rc.ID]
+		if rc.State == wire.Rejected {
+			refused[l]++
+		}
+	}
+	for _, rp := range w.replies() {
+		if l := w.level[rp.CallbackID]; rp.Content.Text != "too many just now" {
+			waits[l] = append(waits[l], time.Duration(rp.CreatedAt-rp.ReceivedAt)*time.Millisecond)
+		}
+	}
+	return waits, refused
+}
+
+func p99(d []time.Duration) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(d))
+	return s[len(s)*99/100]
+}
+
+// offer lets callbacks of each level come evenly for a time, so many a second,
+// whatever becomes of them.
+func (w *overloaded) offer(perSecond [engine.Levels]int, long time.Duration) (offered [engine.Levels]int) {
+	var wg sync.WaitGroup
+	for level, n := range perSecond {
+		if n == 0 {
+			continue
+		}
+		wg.Go(func() {
+			begin, tick := time.Now(), time.NewTicker(10*time.Millisecond)
+			defer tick.Stop()
+			for i := 0; time.Since(begin) < long; <-tick.C {
+				for ; i < int(time.Since(begin).Seconds()*float64(n)); i++ {
+					w.come(engine.Level(level), fmt.Sprintf("o%s-%d", kinds[level], i), i)
+					offered[level]++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return offered
+}
+
+func (w *overloaded) line(format string, args ...any) {
+	w.t.Logf("CI: "+format, args...)
+}
+
+// long is how long a timed test runs: TIDEGATE_TEST_OVERLOAD, or 0 for the short
+// form, which counts only.
+func long(t *testing.T) time.Duration {
+	d, err := time.ParseDuration(os.Getenv("TIDEGATE_TEST_OVERLOAD"))
+	if os.Getenv("TIDEGATE_TEST_OVERLOAD") != "" {
+		require.NoError(t, err)
+	}
+	return d
+}
+
+// TestOverloadShedsInOrder is G25: three times of what the back end takes.
+func TestOverloadShedsInOrder(t *testing.T) {
+	const rate = 200
+	w := newOverloaded(t, func(c *backend.Config) { c.Rate, c.Burst, c.Concurrency = rate, 20, 50 })
+	span := long(t)
+	if span == 0 {
+		span = 3 * time.Second
+		w.cfg.Overload.Event, w.cfg.Overload.Marketing = 500*time.Millisecond, 200*time.Millisecond
+	}
+	w.start(account("a"))
+	offered := w.offer([engine.Levels]int{engine.Vital: 20, engine.Query: 100, engine.Event: 180, engine.Marketing: 300}, span)
+	all := 0
+	for _, n := range offered {
+		all += n
+	}
+	w.settled(all)
+	waits, refused := w.waits()
+	require.Zero(t, refused[engine.Vital]+refused[engine.Query], "before anything less urgent ran out")
+	require.Len(t, waits[engine.Vital], offered[engine.Vital])
+	require.Len(t, waits[engine.Query], offered[engine.Query])
+	for l, n := range offered {
+		require.Equal(t, n, len(waits[l])+refused[l], "%s: each is answered or refused", engine.Level(l))
+	}
+	require.Greater(t, refused[engine.Marketing], refused[engine.Event])
+	require.Positive(t, refused[engine.Event])
+	w.visible(refused)
+	if long(t) == 0 {
+		return
+	}
+	share := func(l engine.Level) float64 { return 100 * float64(len(waits[l])) / float64(offered[l]) }
+	work := 0
+	for _, a := range waits {
+		work += len(a)
+	}
+	w.line("G25: %d callbacks in %s to a back end that takes %d/s (%.1f x); user replies p99 %s (bar 2s), payments p99 %s; answered: payments %.1f %%, questions %.1f %%, events %.1f %%, marketing %.1f %%; permits used %.1f %%",
+		all, span, rate, float64(all)/span.Seconds()/rate, p99(waits[engine.Query]), p99(waits[engine.Vital]),
+		share(engine.Vital), share(engine.Query), share(engine.Event), share(engine.Marketing), 100*float64(work)/(rate*span.Seconds()))
+	require.LessOrEqual(t, p99(waits[engine.Query]), 2*time.Second)
+	require.LessOrEqual(t, p99(waits[engine.Vital]), 2*time.Second)
+	require.GreaterOrEqual(t, float64(work), 0.95*rate*span.Seconds(), "permits were left unused")
+	require.LessOrEqual(t, len(waits[engine.Marketing]), 3*rate, "marketing went before events")
+}
+
+// settled waits for so many receipts without reading them again and again.
+func (w *overloaded) settled(n int) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		k := 0
+		for _, r := range w.durable {
+			if r.Topic == w.topics.Receipts() {
+				k++
+			}
+		}
+		return k >= n
+	}, patient, 50*time.Millisecond, "%d receipts are expected", n)
+}
+
+type refusalOf struct{ level, why string }
+
+// refusals is what the metric says.
+func (w *overloaded) refusals() map[refusalOf]int {
+	w.t.Helper()
+	families, err := w.reg.Gather()
+	require.NoError(w.t, err)
+	out := map[refusalOf]int{}
+	for _, f := range families {
+		if f.GetName() != "tidegate_robot_refused_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			require.Equal(w.t, "a", labels["account"])
+			out[refusalOf{labels["level"], labels["why"]}] += int(m.GetCounter().GetValue())
+		}
+	}
+	return out
+}
+
+// visible: each refusal is in the metrics and in the row of its message.
+func (w *overloaded) visible(refused [engine.Levels]int) {
+	w.t.Helper()
+	metric := map[string]int{}
+	for at, n := range w.refusals() {
+		require.Contains(w.t, []string{"account_wait", "account_late", "backend_wait", "backend_late", "places"}, at.why)
+		metric[at.level] += n
+	}
+	for l, n := range refused {
+		require.Equal(w.t, n, metric[engine.Level(l).String()], engine.Level(l).String())
+	}
+	busy := map[string]bool{}
+	for _, rp := range w.replies() {
+		if rp.Content.Text == "too many just now" {
+			busy[rp.CallbackID] = true
+		}
+	}
+	for _, rc := range w.receipts() {
+		if rc.State != wire.Rejected {
+			continue
+		}
+		l := w.level[rc.ID]
+		require.Contains(w.t, rc.Reason, "overload, level "+l.String()+": ")
+		require.Equal(w.t, l != engine.Marketing, busy[rc.ID], "the busy text, but for the rule that wants silence")
+	}
+}
+
+// TestQuestionsAlone: more questions than can be worked. Who is answered has not
+// waited for long, and payments do not wait at all.
+func TestQuestionsAlone(t *testing.T) {
+	span := long(t)
+	if span == 0 {
+		t.Skip("a question of time: TIDEGATE_TEST_OVERLOAD; TestLineOfQuestionsOnly is the short form")
+	}
+	const rate = 200
+	w := newOverloaded(t, func(c *backend.Config) { c.Rate, c.Burst, c.Concurrency = rate, 20, 50 })
+	w.cfg.Overload.Query, w.cfg.Overload.Event, w.cfg.Overload.Marketing = time.Second, time.Second, time.Second
+	w.start(account("a"))
+	offered := w.offer([engine.Levels]int{engine.Vital: 20, engine.Query: 580}, span)
+	w.settled(offered[engine.Vital] + offered[engine.Query])
+	waits, refused := w.waits()
+	w.line("questions alone, 3 x for %s, overload.query 1s: replies p99 %s (bar 2s), payments p99 %s; answered %.1f %% of the questions, refused payments %d",
+		span, p99(waits[engine.Query]), p99(waits[engine.Vital]), 100*float64(len(waits[engine.Query]))/float64(offered[engine.Query]), refused[engine.Vital])
+	require.Zero(t, refused[engine.Vital])
+	require.LessOrEqual(t, p99(waits[engine.Query]), 2*time.Second)
+	require.LessOrEqual(t, p99(waits[engine.Vital]), 2*time.Second)
+	require.GreaterOrEqual(t, float64(len(waits[engine.Query])+len(waits[engine.Vital])), 0.95*rate*span.Seconds())
+}
+
+// TestBacklogOfMarketing: payments come behind a backlog that takes minutes to
+// work. They are answered before most of it is.
+func TestBacklogOfMarketing(t *testing.T) {
+	const payments, rate = 30, 50
+	backlog := 1500
+	if long(t) != 0 {
+		backlog = 6000
+	}
+	w := newOverloaded(t, func(c *backend.Config) { c.Rate, c.Burst, c.Concurrency = rate, 5, 50 })
+	var wg sync.WaitGroup
+	for from := range 20 {
+		wg.Go(func() {
+			for i := from; i < backlog; i += 20 {
+				w.come(engine.Marketing, fmt.Sprintf("oSale-%d", i), i)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range payments {
+		w.come(engine.Vital, fmt.Sprintf("oPay-%d", i), i)
+	}
+	began := time.Now()
+	w.start(account("a"))
+	var waits [engine.Levels][]time.Duration
+	require.Eventually(t, func() bool {
+		waits, _ = w.waits()
+		return len(waits[engine.Vital]) == payments
+	}, patient, 20*time.Millisecond)
+	took := time.Since(began)
+	require.Less(t, len(waits[engine.Marketing]), backlog/4, "in the order of arrival all of it would have been answered first")
+	w.settled(backlog + payments)
+	if long(t) != 0 {
+		w.line("%d payments behind %d marketing clicks to a back end that takes %d/s (%d s of work): answered %s after the robot's start, its joining the group included (bar 10s)",
+			payments, backlog, rate, backlog/rate, took.Round(100*time.Millisecond))
+		require.Less(t, took, 10*time.Second)
+	}
+}
+
+// TestOldCallbacksExpire: what is older than its rule allows when its turn comes
+// is told so, or nothing, and costs no call.
+func TestOldCallbacksExpire(t *testing.T) {
+	w := newOverloaded(t, func(*backend.Config) {})
+	w.start(account("a"))
+	made := func(user, text string, age time.Duration) *wire.Callback {
+		c := callback("a", user, 1, text)
+		c.ReceivedAt = wire.Millis(time.Now().Add(-age))
+		return c
+	}
+	told, quiet := made("o1", "old x", 61*time.Second), made("o2", "stale x", 61*time.Second)
+	young, never, unknown := made("o3", "old x", 50*time.Second), made("o4", "ask x", time.Hour), made("o5", "old x", 0)
+	unknown.ReceivedAt = 0
+	w.send(told, quiet, young, never, unknown)
+	w.awaitReceipts(5)
+	require.Equal(t, []string{"too late"}, w.texts("o1"))
+	require.Empty(t, w.texts("o2"))
+	require.Equal(t, []string{"new"}, w.texts("o3"))
+	require.Equal(t, []string{"ask x"}, w.texts("o4"), "max_age of the room bounds the work, not the age")
+	require.Equal(t, []string{"new"}, w.texts("o5"), "the age is not known")
+	require.Equal(t, int64(3), w.calls.Load())
+	for _, c := range []*wire.Callback{told, quiet} {
+		rc := w.receipt(c.ID)
+		require.Equal(t, wire.Expired, rc.State)
+		require.Equal(t, "older than the rule's max_age 1m0s when its turn came", rc.Reason)
+	}
+	require.Equal(t, map[refusalOf]int{{"query", "max_age"}: 2}, w.refusals())
+}
+
+// TestExpiryWhileWaiting: the turn that comes too late is the back end's.
+func TestExpiryWhileWaiting(t *testing.T) {
+	w := newOverloaded(t, func(c *backend.Config) { c.Rate, c.Burst = 0.01, 1 }) // its only permit comes after minutes
+	w.start(account("a"))
+	c := callback("a", "o1", 1, "old x")
+	c.ReceivedAt = wire.Millis(time.Now().Add(-59 * time.Second))
+	w.send(c)
+	w.awaitReceipts(1)
+	require.Equal(t, wire.Expired, w.receipt(c.ID).State)
+	require.Equal(t, []string{"too late"}, w.texts("o1"))
+	require.Zero(t, w.calls.Load())
+}
+
+// TestIdleCallbacksNeedNoTurn: what nobody answers does not take the permits of
+// what somebody does.
+func TestIdleCallbacksNeedNoTurn(t *testing.T) {
+	w := newOverloaded(t, func(*backend.Config) {})
+	w.start(robot.Account{Name: "a", Limits: robot.Limits{Rate: 0.01, Burst: 1}})
+	for i := range 50 {
+		c := callback("a", fmt.Sprintf("o%d", i), 1, "")
+		c.MsgType, c.Event = "event", "VIEW"
+		w.send(c)
+	}
+	w.awaitReceipts(50)
+	for _, rc := range w.receipts() {
+		require.Equal(t, wire.NotAnswered, rc.State)
+	}
+}
+
+// TestSheddingIsTold: one alarm while callbacks are refused, with numbers.
+func TestSheddingIsTold(t *testing.T) {
+	w := newOverloaded(t, func(c *backend.Config) { c.Rate, c.Burst, c.Concurrency = 50, 5, 50 })
+	heard := w.listen()
+	w.cfg.Overload.Marketing, w.cfg.Overload.AlarmAfter = 200*time.Millisecond, time.Second
+	w.start(account("a"))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				w.come(engine.Marketing, fmt.Sprintf("o%d", i), i)
+			}
+		}
+	})
+	require.Eventually(t, func() bool { return len(heard.told()) > 0 }, patient, 20*time.Millisecond)
+	close(stop)
+	wg.Wait()
+	told := heard.told()[0]
+	require.Equal(t, "robot_shedding", told.Name)
+	require.Equal(t, "a", told.Subject)
+	require.Equal(t, alarm.Warning, told.Severity)
+	require.True(t, strings.Contains(told.Text, "marketing ") && strings.Contains(told.TextZH, "marketing "), told.Text)
+}

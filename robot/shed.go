@@ -1,0 +1,94 @@
+package robot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/wire"
+	"tidegate/robot/engine"
+)
+
+// admit waits for a callback's turn: a place and a permit of its account. It
+// decides before anything is waited for, so that a backlog of what is refused
+// runs through as fast as refusals can be published, and keeps nobody waiting
+// behind it. An error is a refusal, an expiry, or the end of ctx.
+//
+// A stop ends the wait at once, since nothing has been begun; ctx ends it when the
+// partition is lost. To wait in line is no sign of trouble, however long: those
+// who hold permits are watched.
+func (r *Robot) admit(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms) (context.Context, func(), error) {
+	nothing := func() {}
+	if terms.Idle {
+		return ctx, nothing, nil
+	}
+	t := turn{level: terms.Level, expires: expiry(c, terms)}
+	if t.expired(r.d.Now()) {
+		return ctx, nothing, errExpired
+	}
+	if b := r.lines[terms.Backend]; b != nil {
+		if no := b.refuses(t.level); no != nil {
+			return ctx, nothing, no
+		}
+	}
+	if !m.places.take(t.level) {
+		return ctx, nothing, &refusal{line: m.line, why: "places"}
+	}
+	release, err := m.permit(withTurn(ctx, t))
+	if err == nil && t.expired(r.d.Now()) {
+		release()
+		err = errExpired
+	}
+	if err != nil {
+		m.places.give()
+		return ctx, nothing, err
+	}
+	return withTurn(ctx, t), func() { release(); m.places.give() }, nil
+}
+
+// permit waits for a permit of the account.
+func (m *member) permit(ctx context.Context) (release func(), err error) {
+	kafka.Alive(ctx, kafka.AsLongAsItTakes)
+	defer kafka.Alive(ctx, 0)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.running, cancel)()
+	return m.line.Acquire(ctx, 0)
+}
+
+// expiry is when a callback becomes too old for its rule. Its age counts from its
+// arrival at the door, by the clock of the door.
+func expiry(c *wire.Callback, t engine.Terms) time.Time {
+	if t.MaxAge == 0 || c.ReceivedAt <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(c.ReceivedAt).Add(t.MaxAge)
+}
+
+func (t turn) expired(now time.Time) bool { return !t.expires.IsZero() && now.After(t.expires) }
+
+// turnedAway makes the verdict on a callback that gets no turn. ok is false for
+// every other error.
+func (r *Robot) turnedAway(m *member, t engine.Terms, err error) (v verdict, ok bool) {
+	v = verdict{rule: t.Rule, class: t.Class, validFor: t.ValidFor, detail: "rule " + t.Rule}
+	text, no := t.Busy, (*refusal)(nil)
+	switch {
+	case errors.Is(err, errExpired):
+		text, v.state = t.Expired, wire.Expired
+		v.reason = fmt.Sprintf("older than the rule's max_age %s when its turn came", t.MaxAge)
+		r.m.refused.WithLabelValues(m.name, t.Level.String(), "max_age").Inc()
+	case errors.As(err, &no):
+		v.state = wire.Rejected
+		v.reason = fmt.Sprintf("overload, level %s: %s", t.Level, no.Error())
+		r.m.refused.WithLabelValues(m.name, t.Level.String(), no.label()).Inc()
+		m.shedding.note(t.Level, time.Now())
+	default:
+		return verdict{}, false
+	}
+	if text != "" {
+		v.replies = []wire.Content{{Type: "text", Text: text}}
+	}
+	return v, true
+}
