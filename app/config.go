@@ -6,6 +6,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/config"
+	"tidegate/pkg/control"
 	"tidegate/pkg/crash"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
@@ -43,6 +44,8 @@ type Config struct {
 	Rules string `koanf:"rules"`
 	// Alarms says who is told when something needs a person.
 	Alarms alarm.Config `koanf:"alarms"`
+	// Control is about limits that are changed while roles run.
+	Control control.Config `koanf:"control"`
 	// StopTimeout bounds a clean stop.
 	StopTimeout time.Duration `koanf:"stop_timeout"`
 
@@ -115,6 +118,7 @@ func DefaultConfig() Config {
 		Database:    sqldb.DefaultConfig(),
 		WeChat:      WeChatConfig{BaseURLs: []string{"https://api.weixin.qq.com", "https://api2.weixin.qq.com"}, Timeout: 5 * time.Second},
 		Alarms:      alarm.DefaultConfig(),
+		Control:     control.DefaultConfig(),
 		StopTimeout: 15 * time.Second,
 		Proxy:       proxy.DefaultConfig(),
 		Robot:       robot.DefaultConfig(),

@@ -142,7 +142,7 @@ func (d *doctor) checks() []check {
 	if d.needs(RoleProxy, RoleRobot, RoleSender) {
 		checks = append(checks, d.checkRedis)
 	}
-	if d.needs(RoleSender, RoleReceipts) {
+	if d.needs(RoleSender, RoleReceipts) || d.needs(RoleRobot) && d.cfg.Database.DSN != "" {
 		checks = append(checks, d.checkDatabase)
 	}
 	if d.needs(RoleSender) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tidegate/pkg/api"
+	"tidegate/pkg/control"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/sqldb"
 	"tidegate/receipts/store"
@@ -88,7 +89,13 @@ func old(version string) bool {
 // checkMigrations counts what the next start of the roles would do, and
 // whether it may.
 func (d *doctor) checkMigrations(ctx context.Context, db *sqldb.DB) []finding {
-	ask := []func(context.Context, *sqldb.DB) (int, error){api.Pending}
+	var ask []func(context.Context, *sqldb.DB) (int, error)
+	if d.needs(RoleSender, RoleReceipts) {
+		ask = append(ask, api.Pending)
+	}
+	if d.needs(RoleSender, RoleRobot) {
+		ask = append(ask, control.Pending)
+	}
 	if d.needs(RoleSender) {
 		ask = append(ask, intent.Pending, intake.Pending)
 	}
@@ -110,7 +117,7 @@ func (d *doctor) checkMigrations(ctx context.Context, db *sqldb.DB) []finding {
 		return []finding{fail("GRANT CREATE ON SCHEMA (for instance public) to the user of database.dsn, or start the role once as the schema's owner",
 			"database: %d migrations are pending and the user may not create tables", total)}
 	}
-	return []finding{ok("database: %d migrations are pending; the next start of sender or receipts applies them", total)}
+	return []finding{ok("database: %d migrations are pending; the next start of a role applies them", total)}
 }
 
 // mayCreate: since PostgreSQL 15 an ordinary user may not, in public.

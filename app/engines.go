@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"tidegate/pkg/alarm"
+	"tidegate/pkg/control"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
 	"tidegate/pkg/run"
@@ -32,6 +33,7 @@ type engines struct {
 	redis    *redis.Client
 	db       *sqldb.DB
 	admin    *kafka.Admin
+	panel    *control.Panel
 }
 
 func newEngines(cfg Config, log *zap.Logger) *engines {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"tidegate/pkg/telemetry"
 )
 
 const (
@@ -72,9 +75,45 @@ func readOpsKey(key string) (string, error) {
 
 // get fills dst with the answer, and gives its text as well.
 func (c *opsClient) get(ctx context.Context, path string, q url.Values, dst any) ([]byte, error) {
-	u := c.base.JoinPath(path)
-	u.RawQuery = q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	return c.send(ctx, opsRequest{method: http.MethodGet, path: path, query: q, scope: telemetry.ScopeRead}, dst)
+}
+
+// opsRequest is one request to the operations API.
+type opsRequest struct {
+	method, path string
+	query        url.Values
+	body         any    // sent as JSON; nil sends none
+	ifMatch      string // the ETag that must still be there; "" does not ask
+	scope        string // what a key must have, for the advice
+}
+
+func (r opsRequest) build(ctx context.Context, base *url.URL) (*http.Request, error) {
+	u := base.JoinPath(r.path)
+	u.RawQuery = r.query.Encode()
+	var body io.Reader = http.NoBody
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.ifMatch != "" {
+		req.Header.Set("If-Match", r.ifMatch)
+	}
+	return req, nil
+}
+
+// send fills dst with the answer, and gives its text as well.
+func (c *opsClient) send(ctx context.Context, r opsRequest, dst any) ([]byte, error) {
+	req, err := r.build(ctx, c.base)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", c.base, err)
 	}
@@ -93,17 +132,17 @@ func (c *opsClient) get(ctx context.Context, path string, q url.Values, dst any)
 	case len(text) > maxOpsAnswer:
 		return nil, fmt.Errorf("ask %s: the answer has more than %d bytes: ask for less", c.base, maxOpsAnswer)
 	case resp.StatusCode != http.StatusOK:
-		return nil, c.refused(path, resp.StatusCode, text)
+		return nil, c.refused(r, resp.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, dst); err != nil {
-		return nil, fmt.Errorf("ask %s: the answer is not what %s gives: %w", c.base, path, err)
+		return nil, fmt.Errorf("ask %s: the answer is not what %s gives: %w", c.base, r.path, err)
 	}
 	return text, nil
 }
 
 // refused says what the other side said; what it sends that is no problem of
 // ours is not repeated to the terminal, nor is anything that would steer it.
-func (c *opsClient) refused(path string, status int, text []byte) error {
+func (c *opsClient) refused(r opsRequest, status int, text []byte) error {
 	var p struct{ Detail, Do, Errcode string }
 	err := json.Unmarshal(text, &p)
 	const most = 1000 // letters of a sentence
@@ -112,11 +151,11 @@ func (c *opsClient) refused(path string, status int, text []byte) error {
 	case err == nil && p.Errcode == "invalid" && p.Detail != "":
 		return usage(errors.New(p.Detail))
 	case status == http.StatusUnauthorized:
-		return fmt.Errorf("ask %s: it takes only a key with the scope read: give one by --key or TIDEGATE_OPS_KEY; 'tidegate ops-key NAME --scope read' makes one for ops.keys", c.base)
+		return fmt.Errorf("ask %[1]s: it takes only a key with the scope %[2]s: give one by --key or TIDEGATE_OPS_KEY; 'tidegate ops-key NAME --scope %[2]s' makes one for ops.keys", c.base, r.scope)
 	case err == nil && p.Do != "":
 		return fmt.Errorf("ask %s: %s; %s", c.base, p.Detail, p.Do)
-	case status == http.StatusNotFound:
-		return fmt.Errorf("ask %s: nothing at %s: ask the operations listener (ops.addr) of %s", c.base, path, roleOf(path))
+	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
+		return fmt.Errorf("ask %s: nothing at %s: ask the operations listener (ops.addr) of %s", c.base, r.path, roleOf(r.path))
 	}
 	return fmt.Errorf("ask %s: status %d", c.base, status)
 }
@@ -128,6 +167,8 @@ func roleOf(path string) string {
 		return "a receipts role"
 	case "/ops/v1/queues":
 		return "a proxy role whose proxy.queues.poll is not 0"
+	case "/ops/v1/limits", "/ops/v1/audit":
+		return "a sender or robot role"
 	}
 	return "a role that has it"
 }

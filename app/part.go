@@ -36,6 +36,7 @@ type part struct {
 	handler  http.Handler            // its share of the public API; nil if it has none
 	store    store.Store             // the rows, of the receipts role
 	ops      map[string]http.Handler // its share of the operations listener, by pattern ("GET /ops/v1/…")
+	steer    map[string]http.Handler // the same for what changes how the deployment runs
 
 	stats func() []kafka.PartitionStats // how far behind the robot role is
 }
@@ -74,6 +75,9 @@ func (p *part) register(ops *telemetry.Ops) {
 	for pattern, h := range p.ops {
 		ops.Handle(pattern, h)
 	}
+	for pattern, h := range p.steer {
+		ops.HandleSteering(pattern, h)
+	}
 	for name, check := range p.ready {
 		ops.AddReadiness(string(p.role)+" "+name, check)
 	}
@@ -86,7 +90,7 @@ func buildPart(ctx context.Context, role Role, e *engines, o partOptions) (*part
 	case RoleProxy:
 		return buildProxy(e, o)
 	case RoleRobot:
-		return buildRobot(e, o)
+		return buildRobot(ctx, e, o)
 	case RoleSender:
 		return buildSender(ctx, e)
 	case RoleReceipts:
@@ -159,7 +163,7 @@ func either(queue func(context.Context) error, spool func() error) func(context.
 	}
 }
 
-func buildRobot(e *engines, o partOptions) (*part, error) {
+func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 	r, err := e.Redis()
 	if err != nil {
 		return nil, err
@@ -172,7 +176,12 @@ func buildRobot(e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	live, err := e.Steering(ctx)
+	if err != nil {
+		return nil, err
+	}
 	d := robot.Deps{
+		Knobs: live.Knobs(),
 		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Redis: r, Rules: rules,
 		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg, Alarms: e.Alarms(), Node: e.node,
 	}
@@ -188,7 +197,7 @@ func buildRobot(e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &part{
+	return live.into(&part{
 		role: RoleRobot, services: []run.Service{room}, stats: room.Stats,
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
@@ -197,7 +206,7 @@ func buildRobot(e *engines, o partOptions) (*part, error) {
 				e.log.Error("new rules are not taken; the old ones stay", zap.Error(err))
 			}
 		},
-	}, nil
+	}), nil
 }
 
 func buildSender(ctx context.Context, e *engines) (*part, error) {
@@ -216,6 +225,10 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	if err := api.Migrate(ctx, db); err != nil {
 		return nil, err
 	}
+	live, err := e.Steering(ctx)
+	if err != nil {
+		return nil, err
+	}
 	calls, err := wechat.NewClient(nil, wechat.Options{BaseURLs: e.cfg.WeChat.BaseURLs, Timeout: e.cfg.WeChat.Timeout})
 	if err != nil {
 		return nil, err
@@ -229,6 +242,7 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	room, err := sender.New(ctx, cfg, sender.Deps{
 		Kafka: e.cfg.Kafka, Publisher: producer, Redis: r, DB: db, WeChat: calls, Keys: api.NewKeys(api.NewBook(db, nil)),
 		IDs: idgen.NewGenerator(numbers, nil), Topics: e.cfg.Topics.Names(), Log: e.log, Reg: e.reg, Alarms: e.Alarms(),
+		Knobs: live.Knobs(),
 	})
 	if err != nil {
 		return nil, err
@@ -240,11 +254,11 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &part{
+	return live.into(&part{
 		role: RoleSender, services: []run.Service{run.Func("sender", room.Run)}, handler: room.Handler(),
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.senderAccounts()) },
-	}, nil
+	}), nil
 }
 
 func buildReceipts(ctx context.Context, e *engines) (*part, error) {

@@ -24,6 +24,7 @@ func (c Config) Validate(role Role) error {
 		at("topics", c.Topics.validate()),
 		at("kafka", c.Kafka.Validate()),
 		c.Alarms.Validate(),
+		c.Control.Validate(),
 		c.validateAccounts(role),
 		c.validateListeners(role),
 	}
@@ -35,6 +36,9 @@ func (c Config) Validate(role Role) error {
 		errs = append(errs, c.Proxy.Validate(), c.Redis.Validate())
 	case RoleRobot:
 		errs = append(errs, c.Robot.Validate(), c.Redis.Validate())
+		if c.Database.DSN != "" { // for live limits, which a robot can do without
+			errs = append(errs, at("database", c.Database.Validate()))
+		}
 		if c.Rules == "" {
 			errs = append(errs, errors.New("rules: name the file of the robot's rules; deployments/config/rules.sample.yaml is a beginning"))
 		}

@@ -18,7 +18,6 @@ import (
 // and its permits.
 type member struct {
 	name     string
-	limits   Limits // guarded by Robot.mu
 	workers  int
 	limiter  *ratelimit.Limiter
 	line     *line // of the limiter
@@ -33,22 +32,34 @@ type member struct {
 
 // SetAccounts replaces the accounts while the robot runs or before. New ones
 // are read at once, removed ones finish what is in hand, changed caps hold
-// from the next permit on. On an error nothing changes.
+// from the next permit on, unless an operator has set others. On an error
+// nothing changes.
 func (r *Robot) SetAccounts(accounts []Account) error {
 	if err := validAccounts(accounts); err != nil {
 		return err
 	}
+	gone, err := r.setMembers(accounts)
+	if err != nil {
+		return err
+	}
+	r.steer(accounts, gone)
+	return nil
+}
+
+// setMembers makes, keeps and ends the readers, and gives the names of accounts
+// that are gone.
+func (r *Robot) setMembers(accounts []Account) (gone []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := make(map[string]*member, len(accounts))
 	for _, a := range accounts {
-		if old := r.members[a.Name]; old != nil && old.workers == r.workersFor(a) {
+		if old := r.members[a.Name]; old != nil && old.workers >= r.workersFor(a) {
 			next[a.Name] = old
 			continue
 		}
 		m, err := r.member(a, r.members[a.Name])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		next[a.Name] = m
 	}
@@ -56,19 +67,17 @@ func (r *Robot) SetAccounts(accounts []Account) error {
 		if next[name] != old && old.cancel != nil {
 			old.cancel()
 		}
+		if next[name] == nil {
+			gone = append(gone, name)
+		}
 	}
 	for _, a := range accounts {
-		m := next[a.Name]
-		if m.limits != a.Limits {
-			m.limiter.SetLimit(a.Limits.limit())
-			m.limits = a.Limits
-		}
-		if r.base != nil && m.cancel == nil {
+		if m := next[a.Name]; r.base != nil && m.cancel == nil {
 			r.start(m)
 		}
 	}
 	r.members = next
-	return nil
+	return gone, nil
 }
 
 // workersFor leaves room above the concurrency, so that publishing what is
@@ -80,9 +89,9 @@ func (r *Robot) workersFor(a Account) int {
 // member makes the reader of an account. An account that is read anew keeps
 // its limiter: a second one would let twice the rate through for a moment.
 func (r *Robot) member(a Account, old *member) (*member, error) {
-	m := &member{name: a.Name, limits: a.Limits, shedding: &shedding{}, workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
+	m := &member{name: a.Name, shedding: &shedding{}, workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
 	if old != nil {
-		m.limiter, m.limits, m.shedding = old.limiter, old.limits, old.shedding
+		m.limiter, m.shedding = old.limiter, old.shedding
 	} else {
 		m.limiter = ratelimit.New(a.Limits.limit())
 	}

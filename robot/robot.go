@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"tidegate/pkg/alarm"
+	"tidegate/pkg/control"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
@@ -48,6 +49,7 @@ type Deps struct {
 	Hasher    telemetry.Hasher
 	Registry  prometheus.Registerer
 	Alarms    *alarm.Board     // nil tells nobody
+	Knobs     *control.Knobs   // nil: the caps are the configuration's
 	Node      string           // names this process in alarms
 	Now       func() time.Time // nil is the real clock; it stamps letters only
 }
@@ -92,12 +94,14 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	r.suspects = suspect.New(d.Redis, maxAhead, cfg.Workers/2, d.Log)
 	bm := backend.NewMetrics(d.Registry)
 	for _, b := range cfg.Backends {
-		r.lines[b.Name] = newLine("backend", "back end "+b.Name, ratelimit.New(b.Limit()), cfg.Overload.patience(), r.m.waiting)
+		l := ratelimit.New(b.Limit())
+		r.lines[b.Name] = newLine("backend", "back end "+b.Name, l, cfg.Overload.patience(), r.m.waiting)
 		c, err := backend.New(b, r.lines[b.Name], bm)
 		if err != nil {
 			return nil, err
 		}
 		r.backends[b.Name] = c
+		r.steerBackend(b, c, l)
 	}
 	if err := r.makeBots(); err != nil {
 		return nil, err

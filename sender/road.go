@@ -53,6 +53,8 @@ type road struct {
 
 	mu        sync.Mutex
 	limit     ratelimit.Limit
+	version   int64     // of the live settings that the limit is from
+	risen     time.Time // when a raised rate is reached
 	factor    float64
 	slowedAt  time.Time
 	changedAt time.Time
@@ -76,21 +78,20 @@ func newRoad(account string, api wechat.API, l ratelimit.Limit, whole *brake, qu
 	}
 }
 
-// setLimit changes the cap; a slowed road stays slowed in proportion.
-func (r *road) setLimit(l ratelimit.Limit) {
+// setLimit changes the cap, from a version of the live settings; a raised rate is
+// reached after slow. A slowed road stays slowed in proportion.
+func (r *road) setLimit(l ratelimit.Limit, version int64, slow time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l == r.limit {
-		return
-	}
-	r.limit = l
-	r.places.SetLimit(ratelimit.Limit{Concurrency: l.Concurrency})
+	r.limit, r.version, r.risen = l, version, time.Now().Add(slow)
+	r.places.SetLimit(ratelimit.Limit{Concurrency: l.Concurrency}, ratelimit.Version(version))
 	r.applyRate()
 }
 
 // applyRate is called with mu held.
 func (r *road) applyRate() {
-	r.pace.SetLimit(ratelimit.Limit{Rate: r.limit.Rate * r.factor, Burst: max(1, int(float64(r.limit.Burst)*r.factor))})
+	r.pace.SetLimit(ratelimit.Limit{Rate: r.limit.Rate * r.factor, Burst: max(1, int(float64(r.limit.Burst)*r.factor))},
+		ratelimit.Version(r.version), ratelimit.Ramp(time.Until(r.risen)))
 }
 
 // ticket is a right to try, to be given back with done.

@@ -153,7 +153,7 @@ func TestTooFastHalvesTheRateAndItRecovers(t *testing.T) {
 		r.slow(now)
 	}
 	require.Equal(t, 10.0, rate(), "not below a sixteenth")
-	r.setLimit(ratelimit.Limit{Rate: 320, Burst: 16, Concurrency: 8})
+	r.setLimit(ratelimit.Limit{Rate: 320, Burst: 16, Concurrency: 8}, 0, 0)
 	require.Equal(t, 20.0, rate(), "a new limit does not undo it")
 	for steps := 0; rate() < 320; steps++ {
 		require.Less(t, steps, 20)

@@ -14,6 +14,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
+	"tidegate/pkg/control"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
@@ -49,6 +50,7 @@ type Deps struct {
 	Log       *zap.Logger
 	Reg       prometheus.Registerer
 	Alarms    *alarm.Board     // nil tells nobody
+	Knobs     *control.Knobs   // nil: the caps are the configuration's
 	Now       func() time.Time // nil: the real clock
 }
 
@@ -62,6 +64,7 @@ type Sender struct {
 	reg     prometheus.Registerer
 	now     func() time.Time
 	alarms  *alarm.Board
+	knobs   *control.Knobs
 	met     *metrics
 	outbox  outbox
 	memory  *memory
@@ -99,7 +102,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	}
 	s := &Sender{
 		cfg: cfg, kafka: d.Kafka, wechat: d.WeChat, topics: d.Topics, log: log, reg: d.Reg, now: d.Now,
-		alarms: d.Alarms, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
+		alarms: d.Alarms, knobs: d.Knobs, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if s.intents, err = intent.Open(ctx, d.DB, intent.Options{Node: cfg.Node, Keep: cfg.KeepIntents, Now: d.Now}, d.Reg); err != nil {
@@ -136,8 +139,8 @@ func (s *Sender) Handler() http.Handler {
 }
 
 // SetAccounts replaces the accounts, also while the room runs: new ones are
-// served at once, changed limits hold at once, an account that is gone is
-// drained and left. A bad account changes nothing.
+// served at once, changed limits hold at once unless an operator has set others,
+// an account that is gone is drained and left. A bad account changes nothing.
 func (s *Sender) SetAccounts(accounts []Account) error {
 	appIDs := make(map[string]string, len(accounts))
 	tokens := make([]token.Account, 0, len(accounts))
@@ -153,25 +156,35 @@ func (s *Sender) SetAccounts(accounts []Account) error {
 	}
 	s.tokens.SetAccounts(tokens)
 	s.intake.SetAccounts(appIDs)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range accounts {
-		s.setStation(a)
-	}
-	for name, st := range s.stations {
-		if _, stays := appIDs[name]; !stays {
-			delete(s.stations, name)
-			st.leave()
-			s.forget(st)
-		}
-	}
+	s.steer(accounts, s.setStations(accounts))
 	return nil
 }
 
-// setStation is called with mu held.
+// setStations makes and ends the stations, and gives the names of those that are
+// gone.
+func (s *Sender) setStations(accounts []Account) (gone []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stays := make(map[string]bool, len(accounts))
+	for _, a := range accounts {
+		stays[a.Name] = true
+		s.setStation(a)
+	}
+	for name, st := range s.stations {
+		if !stays[name] {
+			delete(s.stations, name)
+			st.leave()
+			s.forget(st)
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}
+
+// setStation is called with mu held. The caps of one that is there are turned by
+// its knobs.
 func (s *Sender) setStation(a Account) {
-	if st := s.stations[a.Name]; st != nil {
-		st.setLimits(a.Limits)
+	if s.stations[a.Name] != nil {
 		return
 	}
 	st := newStation(a, s.cfg.QuotaPause, s.log)

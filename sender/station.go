@@ -24,6 +24,7 @@ type station struct {
 	leave context.CancelFunc
 
 	mu      sync.Mutex
+	places  map[wechat.API]int
 	workers map[string]int // by lane
 	grown   chan struct{}  // closed and replaced when a lane needs more of them
 }
@@ -31,25 +32,25 @@ type station struct {
 var lanes = []string{wire.LaneReplies, wire.LaneRealtime, wire.LaneBulk}
 
 func newStation(a Account, quota time.Duration, log *zap.Logger) *station {
-	st := &station{name: a.Name, workers: workersOf(a.Limits), grown: make(chan struct{})}
+	st := &station{name: a.Name, places: map[wechat.API]int{}, grown: make(chan struct{})}
 	st.gone, st.leave = context.WithCancel(context.Background())
 	for _, api := range []wechat.API{wechat.APICustomSend, wechat.APITemplateSend, wechat.APIBizSend} {
+		st.places[api] = a.Limits.of(api).Concurrency
 		st.roads = append(st.roads, newRoad(a.Name, api, a.Limits.of(api), &st.whole, quota, log))
 	}
+	st.workers = workersFor(st.places)
 	return st
 }
 
-// setLimits changes the caps, of which rates and places hold from the next
-// message on. A lane whose workers are too few for them gets more: its
-// consumers finish what is in hand and join again.
-func (st *station) setLimits(l Limits) {
-	for _, r := range st.roads {
-		r.setLimit(l.of(r.api))
-	}
+// staff makes sure that an API's lanes have workers for so many places. A lane
+// that has too few gets more: its consumers finish what is in hand and join
+// again. Workers that are too many wait and cost nothing, so they stay.
+func (st *station) staff(api wechat.API, places int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.places[api] = places
 	more := false
-	for lane, n := range workersOf(l) {
+	for lane, n := range workersFor(st.places) {
 		more = more || n > st.workers[lane]
 		st.workers[lane] = max(n, st.workers[lane])
 	}
@@ -109,10 +110,10 @@ const (
 	drainTimeout = 8 * time.Second
 )
 
-func workersOf(l Limits) map[string]int {
+func workersFor(places map[wechat.API]int) map[string]int {
 	enough := func(places int) int { return min(places+workersSpare, workersMost) }
-	pushes := enough(l.Template.Concurrency + l.Subscription.Concurrency)
-	return map[string]int{wire.LaneReplies: enough(l.Replies.Concurrency), wire.LaneRealtime: pushes, wire.LaneBulk: pushes}
+	pushes := enough(places[wechat.APITemplateSend] + places[wechat.APIBizSend])
+	return map[string]int{wire.LaneReplies: enough(places[wechat.APICustomSend]), wire.LaneRealtime: pushes, wire.LaneBulk: pushes}
 }
 
 // consume runs the account's groups until ctx ends or the account is gone.

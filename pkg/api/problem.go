@@ -29,6 +29,9 @@ var (
 	ErrTooLarge  = errors.New("the body is too large")
 	ErrMediaType = errors.New("the body is not plain JSON")
 	ErrMethod    = errors.New("the method is not allowed here")
+	// ErrPrecondition is of kind Conflict: If-Match names a version that is no
+	// longer there.
+	ErrPrecondition = errors.New("it was changed meanwhile")
 )
 
 // kinds tells status, advice and whether the cause's text may be shown. What
@@ -64,6 +67,8 @@ func ProblemOf(err error) Problem {
 		p.Status, p.Errcode = http.StatusUnsupportedMediaType, "unsupported_media_type"
 	case errors.Is(err, ErrMethod):
 		p.Status, p.Errcode = http.StatusMethodNotAllowed, "method_not_allowed"
+	case errors.Is(err, ErrPrecondition):
+		p.Status, p.Errcode, p.Do = http.StatusPreconditionFailed, "precondition_failed", "Read it again, and decide anew with the version that it has now."
 	}
 	p.Title = http.StatusText(p.Status)
 	p.Detail = p.Title

@@ -16,10 +16,19 @@ type Knob struct {
 	File Limit
 	// MustCap tells that this limit has no "no cap".
 	MustCap bool
-	// Apply makes the limit hold: now at once, target once the slow start is
-	// over. Whoever registers the knob has begun with File, so it is called
-	// first when something else is to hold. It must not call Knobs.
-	Apply func(now, target Limit)
+	// Apply makes a step hold. It is called when the knob is put in, with each
+	// new version of the settings, and on the way up. It must not call Knobs.
+	Apply func(Step)
+}
+
+// Step is one step on the way of a limit.
+type Step struct {
+	Now    Limit // holds now
+	Target Limit // is reached after Left, in a straight line
+	Left   time.Duration
+	// Version is that of the settings. Whatever one limiter for several nodes is
+	// told, the highest version is right.
+	Version int64
 }
 
 // Knobs are the knobs of one node. Rooms put theirs in; a nil *Knobs takes them
@@ -52,20 +61,20 @@ func newKnobs(slow time.Duration, now func() time.Time, met *metrics) *Knobs {
 // at what holds for it; where a live setting is in force it stays in force.
 func (k *Knobs) Put(n Knob) {
 	if k == nil {
-		n.Apply(n.File, n.File)
+		n.Apply(Step{Now: n.File, Target: n.File})
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	old := k.knobs[n.Subject]
-	if old != nil {
-		old.Knob = n
-		k.turn(old, k.slow)
-		return
+	slow := k.slow
+	it := k.knobs[n.Subject]
+	if it == nil {
+		it, slow = &knob{at: n.File, ramp: ramp{to: n.File}}, 0
+		k.knobs[n.Subject] = it
 	}
-	made := &knob{Knob: n, at: n.File}
-	k.knobs[n.Subject] = made
-	k.turn(made, 0)
+	it.Knob = n
+	k.turn(it, slow)
+	k.count()
 }
 
 // Drop forgets knobs that are gone.
@@ -96,10 +105,10 @@ func (k *Knobs) take(version int64, rows []Row) {
 			k.rows[r.Subject] = r
 		}
 	}
+	k.applied = version
 	for _, n := range k.knobs {
 		k.turn(n, slow)
 	}
-	k.applied = version
 	k.count()
 }
 
@@ -119,38 +128,38 @@ func (k *Knobs) target(n *knob) (to Limit, problem string) {
 	return l, ""
 }
 
-// turn begins to lead a knob to what should hold. Called with the lock.
+// turn leads a knob to what should hold. Called with the lock.
 func (k *Knobs) turn(n *knob, slow time.Duration) {
 	to, problem := k.target(n)
 	n.problem = problem
-	leading := n.at
-	if n.moving {
-		leading = n.ramp.to
+	if to != n.ramp.to {
+		n.ramp = ramp{from: n.at, to: to, began: k.now(), over: slow}
 	}
-	if to == leading {
-		return
-	}
-	n.ramp = ramp{from: n.at, to: to, began: k.now(), over: slow}
-	n.moving = true
 	k.move(n)
 }
 
 // move brings a knob to where it should be by now.
 func (k *Knobs) move(n *knob) {
-	l, done := n.ramp.at(k.now())
-	n.moving = !done
-	n.at = l
-	n.Apply(l, n.ramp.to)
+	s, done := n.ramp.step(k.now())
+	s.Version = max(k.applied, 0)
+	n.moving, n.at = !done, s.Now
+	n.Apply(s)
 }
 
-// step moves every knob that is on its way.
+// step moves every knob that is on its way. A rate moves by itself once its
+// limiter knows where to and how fast; places are handed out here.
 func (k *Knobs) step() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, n := range k.knobs {
-		if n.moving {
-			k.move(n)
+		if !n.moving {
+			continue
 		}
+		if l, done := n.ramp.at(k.now()); !done && l.Concurrency == n.at.Concurrency {
+			n.at = l
+			continue
+		}
+		k.move(n)
 	}
 }
 
@@ -184,11 +193,7 @@ func (k *Knobs) states() (applied int64, out []KnobState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, n := range k.knobs {
-		s := KnobState{Subject: n.Subject, File: n.File, Now: n.at, Target: n.at, MustCap: n.MustCap, Problem: n.problem}
-		if n.moving {
-			s.Target = n.ramp.to
-		}
-		out = append(out, s)
+		out = append(out, KnobState{Subject: n.Subject, File: n.File, Now: n.at, Target: n.ramp.to, MustCap: n.MustCap, Problem: n.problem})
 	}
 	slices.SortFunc(out, func(a, b KnobState) int { return cmp.Compare(a.Subject, b.Subject) })
 	return k.applied, out

@@ -38,6 +38,7 @@ type LimitView struct {
 	Problem   string        `json:"problem,omitempty"`
 	Nodes     []LimitAtNode `json:"nodes"`
 	mustCap   bool
+	steerable bool // some live node takes live settings for it
 }
 
 // LimitAtNode is what one node makes of a limit.
@@ -67,7 +68,7 @@ func (p *Panel) Overview(ctx context.Context) Overview {
 	for _, r := range reports {
 		o.Nodes = append(o.Nodes, NodeView{Node: r.Node, Version: r.Version, AgeMS: r.AgeMS, SeenMS: r.seen.Milliseconds(), Off: r.Off})
 		for _, s := range r.Limits {
-			limitIn(limits, s.Subject).add(r.Node, s)
+			limitIn(limits, s.Subject).add(r, s)
 		}
 	}
 	for _, row := range rows {
@@ -108,15 +109,16 @@ func limitIn(limits map[string]*LimitView, subject string) *LimitView {
 
 // add takes what a node says of the limit. The file's value is that of the first
 // node; nodes whose files differ show in the list.
-func (l *LimitView) add(node string, s KnobState) {
+func (l *LimitView) add(r report, s KnobState) {
 	if l.File == nil {
 		l.File, l.Effective = &s.File, &s.Target
 	}
 	l.mustCap = l.mustCap || s.MustCap
+	l.steerable = l.steerable || !r.Off
 	if s.Problem != "" {
-		l.Problem = node + ": " + s.Problem
+		l.Problem = r.Node + ": " + s.Problem
 	}
-	l.Nodes = append(l.Nodes, LimitAtNode{Node: node, File: s.File, Now: s.Now})
+	l.Nodes = append(l.Nodes, LimitAtNode{Node: r.Node, File: s.File, Now: s.Now})
 }
 
 func (l *LimitView) override(r Row) {
@@ -133,6 +135,8 @@ func (l *LimitView) override(r Row) {
 	switch {
 	case l.File == nil:
 		l.Problem = "no live node has this limit"
+	case !l.steerable:
+		l.Problem = "the nodes that have this limit take no live settings"
 	case l.Problem == "":
 		l.Effective = &v
 	}
@@ -152,7 +156,7 @@ type LimitChange struct {
 
 // SetLimit changes a limit on every node, or takes the change back. Kinds of
 // errors are those of Store.Apply; NotFound also for a limit that no live node
-// has, Stopped where this process has no database.
+// has, Final where its nodes, or this process, have no database.
 func (p *Panel) SetLimit(ctx context.Context, c LimitChange) (Entry, error) {
 	const op = "set limit"
 	s, err := p.store()
@@ -174,6 +178,10 @@ func (p *Panel) SetLimit(ctx context.Context, c LimitChange) (Entry, error) {
 		change.ExpiresAt = p.o.Now().Add(c.ExpiresIn)
 	}
 	e, err := s.Apply(ctx, change)
+	if fault.KindOf(err) == fault.Denied {
+		p.log.Warn("the database does not let this role change settings", zap.Error(err))
+		return e, fault.New(fault.Final, op, "the database lets this role only read the settings: ask a node whose database user may write to the tables control, control_head and control_audit")
+	}
 	if err != nil {
 		return Entry{}, err
 	}
@@ -190,6 +198,9 @@ func (p *Panel) known(ctx context.Context, subject string) (LimitView, error) {
 	for _, l := range o.Limits {
 		if l.File == nil {
 			continue
+		}
+		if l.Subject == subject && !l.steerable {
+			return l, fault.New(fault.Final, "set limit", "the nodes that have the limit %s take no live settings: give them the database (database.dsn) that this role has", subject)
 		}
 		if l.Subject == subject {
 			return l, nil
@@ -214,7 +225,7 @@ func (p *Panel) known(ctx context.Context, subject string) (LimitView, error) {
 // store is the open store, or why there is none.
 func (p *Panel) store() (*Store, error) {
 	if p.o.Off != "" {
-		return nil, fault.New(fault.Stopped, "live settings", "%s", p.o.Off)
+		return nil, fault.New(fault.Final, "live settings", "%s", p.o.Off)
 	}
 	s := p.view.open()
 	if s == nil {

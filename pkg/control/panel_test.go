@@ -63,9 +63,9 @@ func start(t *testing.T, o control.Options) *node {
 	p, err := control.New(o)
 	require.NoError(t, err)
 	n := &node{Panel: p, now: file, set: make(chan struct{}, 1)}
-	p.Knobs().Put(control.Knob{Subject: card, File: file, Apply: func(now, _ control.Limit) {
+	p.Knobs().Put(control.Knob{Subject: card, File: file, Apply: func(s control.Step) {
 		n.mu.Lock()
-		n.now = now
+		n.now = s.Now
 		n.mu.Unlock()
 		select {
 		case n.set <- struct{}{}:
@@ -233,7 +233,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, control.Options{Node: "a", DB: openDB(t, sqldbtest.SQLiteConfig(t))})
-	n.Knobs().Put(control.Knob{Subject: core, File: file, MustCap: true, Apply: func(_, _ control.Limit) {}})
+	n.Knobs().Put(control.Knob{Subject: core, File: file, MustCap: true, Apply: func(control.Step) {}})
 	refused := func(kind fault.Kind, text string, c control.LimitChange) {
 		t.Helper()
 		c.By, c.Reason = "duty", "test"
@@ -250,7 +250,7 @@ func TestWhatIsRefused(t *testing.T) {
 
 	off := start(t, control.Options{Node: "b", Off: "no database is configured"})
 	_, err := off.SetLimit(t.Context(), control.LimitChange{Subject: card, To: &low, By: "a", Reason: "b"})
-	require.Equal(t, fault.Stopped, fault.KindOf(err))
+	require.Equal(t, fault.Final, fault.KindOf(err))
 	require.ErrorContains(t, err, "no database is configured")
 	require.Equal(t, "no database is configured", off.Overview(t.Context()).Off)
 }

@@ -9,8 +9,9 @@ import (
 // altogether: there is no straight line to infinity.
 const openFrom = 10
 
-// ramp leads a limit from one value to another. Each number for itself: what
-// falls holds at once, what rises follows a straight line.
+// ramp leads a limit from one value to another. Rate and concurrency each for
+// itself: what falls holds at once, what rises follows a straight line. A burst
+// is small against what flows, so it holds at once.
 type ramp struct {
 	from, to Limit
 	began    time.Time
@@ -28,13 +29,27 @@ func (r ramp) at(now time.Time) (l Limit, done bool) {
 	}
 	l = Limit{
 		Rate:        math.Round(rising(r.from.Rate, r.to.Rate, share)*1000) / 1000,
-		Burst:       int(rising(float64(max(r.from.Burst, 1)), float64(max(r.to.Burst, 1)), share)),
+		Burst:       r.to.Burst,
 		Concurrency: int(rising(float64(r.from.Concurrency), float64(r.to.Concurrency), share)),
 	}
 	if l.Rate == 0 && r.to.Rate > 0 { // rounded away, which would mean no cap
 		l.Rate = min(r.to.Rate, minRate)
 	}
 	return l, l == r.to
+}
+
+// step is what a limiter is told at a moment.
+func (r ramp) step(now time.Time) (s Step, done bool) {
+	s.Now, done = r.at(now)
+	s.Target = r.to
+	if done {
+		return s, true
+	}
+	s.Left = r.began.Add(r.over).Sub(now)
+	if r.to.Rate == 0 && r.from.Rate > 0 {
+		s.Target.Rate = r.from.Rate * openFrom
+	}
+	return s, false
 }
 
 // rising is a point of the way from one number to another, where 0 is infinite.

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"tidegate/pkg/fault"
@@ -36,15 +38,21 @@ type Limiter interface {
 
 // Client calls one back end. It is safe for concurrent use.
 type Client struct {
-	name      string
-	cfg       Config
-	base      *url.URL
-	http      *http.Client
-	transport *http.Transport
-	limiter   Limiter
-	retry     map[int]bool
-	m         *Metrics
-	pause     func(ctx context.Context, d time.Duration) error
+	name    string
+	cfg     Config
+	base    *url.URL
+	tls     *tls.Config
+	http    atomic.Pointer[connections]
+	limiter Limiter
+	retry   map[int]bool
+	m       *Metrics
+	pause   func(ctx context.Context, d time.Duration) error
+}
+
+// connections are a pool and how many it may have.
+type connections struct {
+	*http.Client
+	most int
 }
 
 const (
@@ -71,30 +79,47 @@ func New(cfg Config, limiter Limiter, m *Metrics) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("back end %s: %w", name, err)
 	}
-	t := &http.Transport{
-		Proxy:                  nil, // a hop from the environment would go where nobody configured (S45)
-		DialContext:            (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext,
-		TLSClientConfig:        tlsConfig,
-		TLSHandshakeTimeout:    cfg.Timeout,
-		ResponseHeaderTimeout:  cfg.Timeout,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		MaxIdleConns:           cfg.Concurrency,
-		MaxIdleConnsPerHost:    cfg.Concurrency,
-		MaxConnsPerHost:        cfg.Concurrency,
-		IdleConnTimeout:        60 * time.Second,
-		DisableCompression:     true, // a small answer must not unfold into a large one (S46)
-		ForceAttemptHTTP2:      true,
-	}
-	c := &Client{name: name, cfg: cfg, base: base, transport: t, limiter: limiter, m: m, pause: sleep, retry: map[int]bool{}}
-	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := &Client{name: name, cfg: cfg, base: base, tls: tlsConfig, limiter: limiter, m: m, pause: sleep, retry: map[int]bool{}}
+	c.http.Store(c.wide(cfg.Concurrency))
 	for _, s := range cfg.RetryStatuses {
 		c.retry[s] = true
 	}
 	return c, nil
 }
 
+// wide makes a pool of so many connections at most.
+func (c *Client) wide(most int) *connections {
+	t := &http.Transport{
+		Proxy:                  nil, // a hop from the environment would go where nobody configured (S45)
+		DialContext:            (&net.Dialer{Timeout: c.cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:        c.tls.Clone(),
+		TLSHandshakeTimeout:    c.cfg.Timeout,
+		ResponseHeaderTimeout:  c.cfg.Timeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		MaxIdleConns:           most,
+		MaxIdleConnsPerHost:    most,
+		MaxConnsPerHost:        most,
+		IdleConnTimeout:        60 * time.Second,
+		DisableCompression:     true, // a small answer must not unfold into a large one (S46)
+		ForceAttemptHTTP2:      true,
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &connections{&http.Client{Transport: t, CheckRedirect: stay}, most}
+}
+
+// Widen lets the back end be called over more connections, for a limiter that
+// was raised above the configuration. Calls in flight end over the ones they
+// have. It never makes them fewer: the limiter is what holds back. One caller at
+// a time.
+func (c *Client) Widen(most int) {
+	if old := c.http.Load(); most > old.most {
+		c.http.Store(c.wide(most))
+		old.CloseIdleConnections()
+	}
+}
+
 // Close closes idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.http.Load().CloseIdleConnections() }
 
 // Call does one call with its retries and gives the answer's JSON: objects as
 // map[string]any, lists as []any, whole numbers that fit as int64, other
@@ -185,7 +210,7 @@ func (c *Client) try(ctx context.Context, r Request) ([]byte, error) {
 	if err != nil {
 		return nil, &failure{err, false}
 	}
-	res, err := c.http.Do(req)
+	res, err := c.http.Load().Do(req)
 	if err != nil {
 		return nil, c.broken(err)
 	}
