@@ -85,16 +85,17 @@ func (f *fort) bearable() time.Duration {
 }
 
 func TestS29DrippedHeadersHoldNobodyUp(t *testing.T) {
-	f := newFort(t, wechat.ModeSafe)
+	// They come from many addresses, as far as the door can tell.
+	f := newFort(t, wechat.ModeSafe, func(c *proxy.Config, _ *proxy.Account) { c.HTTP.MaxConnectionsPerAddress = 5000 })
 	bearable := f.bearable()
-	const n = 500
+	n := crowd(500, 2000)
 	a := f.attackers(n, func(i int, c net.Conn) {
 		_, _ = io.WriteString(c, "POST /wx/card?signature=x HTTP/1.1\r\nHost: x\r\nX-"+strconv.Itoa(i)+": ")
 		drip(c, 100*time.Millisecond)
 	})
 	require.Less(t, f.served(100, 1), bearable)
 	closedWithin(t, a.conns, 20*time.Second) // the limit is 2 s
-	require.Eventually(t, func() bool { return f.refused()[run.ReasonIncomplete] == n }, 10*time.Second, time.Millisecond, "%v", f.refused())
+	require.Eventually(t, func() bool { return f.refused()[run.ReasonIncomplete] == float64(n) }, 10*time.Second, time.Millisecond, "%v", f.refused())
 	require.Len(t, f.q.callbacks(t), 150)
 }
 
