@@ -23,4 +23,5 @@
 //	CP6 spool record half written
 //	CP7 spool replay: produced, cursor not saved
 //	CP8 robot has a permit for a callback and is about to decide
+//	CP15 sender has got an access token and has not published it to the others
 package crash

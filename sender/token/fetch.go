@@ -2,12 +2,18 @@ package token
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
 
 	"tidegate/pkg/fault"
 )
+
+// errLate says that this refresher has slept until others could refresh as well.
+// What it knows of the account is old: forcing a refresh now would end a token
+// that somebody else has just got.
+var errLate = errors.New("the right to refresh has ended meanwhile")
 
 // maxLife is what WeChat gives; a longer answer is not believed.
 const maxLife = 2 * time.Hour
@@ -31,6 +37,9 @@ func (k *Keeper) fetch(ctx context.Context, h *holder, l Ledger, c *Claim) (stri
 	value, life, err := k.ask(ctx, h, false)
 	if err != nil || value != rejected {
 		return value, life, err
+	}
+	if c != nil && !c.Valid() {
+		return "", 0, errLate
 	}
 	l, err = k.mayForce(h, l, c)
 	if err != nil {

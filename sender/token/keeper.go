@@ -28,6 +28,9 @@ type Options struct {
 	ForcedAlone int
 	// CallTimeout bounds one call to WeChat. Default 5 s.
 	CallTimeout time.Duration
+	// Lease bounds how long a refresher that died holds up the others. It must
+	// outlive the two calls of one refresh. Default 15 s.
+	Lease time.Duration
 	// Tick is how often Run looks for tokens that are due. Default 5 s.
 	Tick time.Duration
 	// Judge reads the errors of the Caller. Required.
@@ -47,6 +50,7 @@ func (o Options) withDefaults() Options {
 	def(&o.ForcedPerDay, 20)
 	def(&o.ForcedAlone, 5)
 	def(&o.CallTimeout, 5*time.Second)
+	def(&o.Lease, max(15*time.Second, 2*o.CallTimeout+5*time.Second))
 	def(&o.Tick, 5*time.Second)
 	if o.Told == nil {
 		o.Told = func(string, int, bool, string) {}

@@ -167,11 +167,16 @@ type node struct {
 
 func newNode(t *testing.T, p *platform, r *server, change ...func(*token.Options)) node {
 	t.Helper()
+	return newNodeOver(t, p, p.clock, r, change...)
+}
+
+func newNodeOver(t *testing.T, p token.Caller, c *clock, r *server, change ...func(*token.Options)) node {
+	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
 	reg := prometheus.NewRegistry()
-	opt := token.Options{Judge: token.JudgeWeChat, Now: p.clock.Now}
-	for _, c := range change {
-		c(&opt)
+	opt := token.Options{Judge: token.JudgeWeChat, Now: c.Now}
+	for _, f := range change {
+		f(&opt)
 	}
 	var shared *token.Shared
 	if r != nil {

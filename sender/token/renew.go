@@ -2,18 +2,20 @@ package token
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/fault"
 )
 
 // renewBudget bounds one renewal: waiting for another node's claim to end,
 // then two calls.
-const renewBudget = claimLife + 15*time.Second
+func (k *Keeper) renewBudget() time.Duration { return 2*k.opt.Lease + 5*time.Second }
 
 // redisBudget bounds each question to Redis inside a renewal.
 const redisBudget = time.Second
@@ -37,9 +39,12 @@ func (k *Keeper) renew(ctx context.Context, h *holder, why reason) (Token, error
 	if err := h.failure(now); err != nil {
 		return Token{}, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, renewBudget)
+	bounded, cancel := context.WithTimeout(ctx, k.renewBudget())
 	defer cancel()
 	t, err := k.episode(bounded, h, why)
+	for errors.Is(err, errLate) && bounded.Err() == nil {
+		t, err = k.episode(bounded, h, why) // somebody else has refreshed, or does
+	}
 	if err != nil {
 		return Token{}, k.failed(ctx, h, err)
 	}
@@ -128,6 +133,7 @@ func (k *Keeper) episode(ctx context.Context, h *holder, why reason) (Token, err
 	if err != nil {
 		return Token{}, err
 	}
+	crash.At("CP15")
 	now := k.opt.Now()
 	t = Token{Value: value, ExpiresAt: now.Add(life)}
 	if claim == nil {
@@ -170,7 +176,7 @@ func (k *Keeper) look(ctx context.Context, h *holder, need time.Duration) (*Clai
 	if t, ok, err := k.shared.Load(ctx, name); err != nil || ok && h.acceptable(t, k.opt.Now(), need) {
 		return nil, t, err
 	}
-	c, err := k.shared.Claim(ctx, name)
+	c, err := k.shared.Claim(ctx, name, k.opt.Lease)
 	if err != nil || c == nil {
 		return nil, Token{}, err
 	}

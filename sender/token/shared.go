@@ -2,22 +2,17 @@ package token
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"tidegate/pkg/fault"
+	"tidegate/pkg/lease"
 	"tidegate/pkg/redis"
 )
 
-// Lives of the keys in Redis.
-const (
-	// claimLife outlives the two calls of one refresh (5 s each).
-	claimLife  = 15 * time.Second
-	ledgerLife = 48 * time.Hour
-	fenceLife  = 7 * 24 * time.Hour
-)
+// ledgerLife is how long a ledger lives in Redis: beyond the day that it counts.
+const ledgerLife = 48 * time.Hour
 
 // offerTries bounds the compare-and-set loop; each failed turn means that
 // another node has just written.
@@ -26,9 +21,9 @@ const offerTries = 5
 // Shared is what the nodes have in common, in Redis:
 //
 //	{<account>}:token            JSON of the token, lives as long as the token
-//	{<account>}:token:refresher  the refresher's claim
-//	{<account>}:token:fence      counter of refreshes
 //	{<account>}:token:ledger     JSON of the ledger
+//	{token/<account>}:lease      the refresher's lease (pkg/lease)
+//	{token/<account>}:fence      the last fence; rises also after Redis lost its data
 type Shared struct{ c *redis.Client }
 
 // NewShared uses an open client.
@@ -61,7 +56,9 @@ func decode(raw string) (Token, bool) {
 }
 
 // Offer stores t unless a later refresh has stored another one, and gives the
-// token that is then in force.
+// token that is then in force. Which of two is later is decided by their fences
+// alone: a refresher may sleep between its answer and this call for as long as it
+// likes (T44).
 func (s *Shared) Offer(ctx context.Context, account string, t Token, life time.Duration) (Token, error) {
 	b, err := json.Marshal(stored{Value: t.Value, ExpiresAt: t.ExpiresAt.UnixMilli(), Fence: t.Fence})
 	if err != nil {
@@ -87,40 +84,31 @@ func (s *Shared) Offer(ctx context.Context, account string, t Token, life time.D
 	return t, fault.New(fault.Unavailable, "store token of "+account, "%d other writers came between", offerTries)
 }
 
-// Claim is the right to refresh.
+// Claim is the right to refresh: a fenced lease, as a guard's fetcher has one.
 type Claim struct {
-	s      *Shared
-	key    string
-	secret string
-	Fence  int64
+	l     *lease.Lease
+	Fence int64
 }
 
-// Claim tries to become the refresher; nil means that another node is.
-func (s *Shared) Claim(ctx context.Context, account string) (*Claim, error) {
-	var b [12]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return nil, fault.Wrap(fault.Internal, "claim refresh of "+account, err)
-	}
-	c := &Claim{s: s, key: redis.Tag(account, "token", "refresher"), secret: hex.EncodeToString(b[:])}
-	_, set, err := s.c.SetNXGet(ctx, c.key, c.secret, claimLife)
-	if err != nil || !set {
+// Claim tries to become the refresher for life; nil means that another node is.
+func (s *Shared) Claim(ctx context.Context, account string, life time.Duration) (*Claim, error) {
+	l, err := lease.Acquire(ctx, s.c, leaseName(account), life)
+	switch {
+	case errors.Is(err, lease.ErrHeld):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
-	fence := redis.Tag(account, "token", "fence")
-	if c.Fence, err = s.c.Incr(ctx, fence); err == nil {
-		_, err = s.c.Expire(ctx, fence, fenceLife)
-	}
-	if err != nil {
-		c.Release(ctx)
-		return nil, err
-	}
-	return c, nil
+	return &Claim{l, l.Fence()}, nil
 }
+
+func leaseName(account string) string { return "token/" + account }
+
+// Valid reports whether nobody else can be the refresher yet.
+func (c *Claim) Valid() bool { return c.l.Valid() }
 
 // Release gives the claim back; if that fails it ends by itself.
-func (c *Claim) Release(ctx context.Context) {
-	_, _ = c.s.c.CompareAndDelete(context.WithoutCancel(ctx), c.key, c.secret)
-}
+func (c *Claim) Release(ctx context.Context) { _ = c.l.Release(context.WithoutCancel(ctx)) }
 
 // Ledger reads the account's ledger; an absent one is empty.
 func (s *Shared) Ledger(ctx context.Context, account string) (Ledger, error) {
