@@ -63,6 +63,7 @@ func TestWhatComesDuringAHandlerIsServedNext(t *testing.T) {
 		require.NoError(t, err)
 		b, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
 		require.Equal(t, want, string(b))
 	}
 }
