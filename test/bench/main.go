@@ -44,6 +44,7 @@ type settings struct {
 	targets *regexp.Regexp
 	beside  string
 	limit   time.Duration
+	warm    time.Duration
 }
 
 func main() { os.Exit(run()) }
@@ -80,6 +81,7 @@ func parse() (settings, error) {
 	flag.StringVar(&only, "only", ".", "run the cells whose name (closed-256-safe, open-70%-plain) matches")
 	flag.StringVar(&targets, "targets", ".", "run only the targets whose name (bare, real, beside, embedded) matches")
 	flag.StringVar(&s.beside, "beside", "", "measure this other build of tidegate as well, on the same engines, in turn: what a change costs or saves")
+	flag.DurationVar(&s.warm, "warm", 0, "load every target for this long before anything counts: a JVM that compiles fully needs a minute or more")
 	flag.DurationVar(&s.limit, "limit", 6*time.Minute, "longest time of the whole run")
 	flag.Parse()
 	roundsGiven := false
