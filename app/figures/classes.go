@@ -27,24 +27,26 @@ type classesScene struct {
 	ttl               time.Duration
 	think             time.Duration
 	looks             int // to one choice
-	span              time.Duration
-	ratio             float64 // that the last class is to show
+	// span is how long the users of the guarded system are at it, half of it those
+	// of the ordinary one. Too many choices pile up over about the time in which
+	// everybody has chosen once, looks × think, so it takes that long to see it.
+	span  time.Duration
+	ratio float64 // that the last class is to show
 }
 
 func (s *stage) classesScene() classesScene {
 	sc := classesScene{
-		ordinary:  []int{100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 800, 900},
-		guarded:   []int{500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000},
+		ordinary: []int{100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 800}, guarded: []int{500, 1000, 1500, 2000, 2500, 3000, 3500, 4000},
 		classes:   []time.Duration{100 * time.Millisecond, time.Second, 2500 * time.Millisecond},
 		resources: 100, pace: 60 * time.Millisecond, bearable: 12, threshold: 150, ttl: 2 * time.Second, think: time.Second, looks: 19,
-		span: s.span * 8 / 5, ratio: 3,
+		span: 5 * s.span, ratio: 3,
 	}
 	if s.Short {
 		// The ordinary system beyond the last class, the new one with three times as
 		// many users within it: that is the ratio, in two runs.
-		sc.ordinary, sc.guarded, sc.classes = []int{30, 160}, []int{30, 480}, []time.Duration{800 * time.Millisecond}
-		sc.resources, sc.pace, sc.bearable, sc.threshold, sc.ttl = 10, 30*time.Millisecond, 3, 75, 600*time.Millisecond
-		sc.think, sc.span = 300*time.Millisecond, 3*time.Second
+		sc.ordinary, sc.guarded, sc.classes = []int{30, 140}, []int{30, 420}, []time.Duration{800 * time.Millisecond}
+		sc.resources, sc.pace, sc.bearable, sc.threshold, sc.ttl = 5, 30*time.Millisecond, 3, 75, 600*time.Millisecond
+		sc.think, sc.span = 300*time.Millisecond, 7*time.Second
 	}
 	return sc
 }
@@ -91,15 +93,11 @@ func (w sweep) within(what int, class time.Duration) (users int, more bool) {
 func classesFigure(ctx context.Context, s *stage) (drawing, error) {
 	sc := s.classesScene()
 	d := drawing{header: []string{"system", "users", "look_p95_s", "choose_p95_s", "errors"}}
-	var ordinary, guarded sweep
-	err := s.each(2, func(i int) (err error) {
-		if i == 0 {
-			ordinary, err = sc.sweep(ctx, s, systems[0], sc.ordinary)
-		} else {
-			guarded, err = sc.sweep(ctx, s, systems[1], sc.guarded)
-		}
-		return err
-	})
+	ordinary, err := sc.sweep(ctx, s, systems[0], sc.ordinary)
+	if err != nil {
+		return d, err
+	}
+	guarded, err := sc.sweep(ctx, s, systems[1], sc.guarded)
 	if err != nil {
 		return d, err
 	}
@@ -136,24 +134,29 @@ func (sc classesScene) bars(w sweep, what int) (out []chart.Point) {
 	return out
 }
 
-// sweep raises the number of users until both interfaces have left the last
-// class. The short form runs all numbers.
+// sweep gives what each number of users met. Users of the ordinary system only
+// wait, so that all numbers are run at the same time; those of the guarded one
+// share the machine with the guard and come one number after the other, until
+// both interfaces have left the last class.
 func (sc classesScene) sweep(ctx context.Context, s *stage, system string, numbers []int) (sweep, error) {
 	w := make(sweep, len(numbers))
-	last, end := sc.classes[len(sc.classes)-1], len(numbers)
-	err := s.each(len(numbers), func(i int) (err error) {
-		if i >= end {
-			return nil
-		}
-		if w[i], err = sc.point(ctx, s, system, numbers[i]); err != nil {
+	last := sc.classes[len(sc.classes)-1]
+	if system == systems[0] || s.Short {
+		return w, together(len(numbers), func(i int) (err error) {
+			w[i], err = sc.point(ctx, s, system, numbers[i])
 			return err
+		})
+	}
+	for i, users := range numbers {
+		var err error
+		if w[i], err = sc.point(ctx, s, system, users); err != nil {
+			return nil, err
 		}
-		if !s.Short && w[i].p95[look] > last && w[i].p95[choose] > last {
-			end = i + 1
+		if w[i].p95[look] > last && w[i].p95[choose] > last {
+			return w[:i+1], nil
 		}
-		return nil
-	})
-	return w[:end], err
+	}
+	return w, nil
 }
 
 func (sc classesScene) point(ctx context.Context, s *stage, system string, users int) (served, error) {
@@ -172,10 +175,13 @@ func (sc classesScene) point(ctx context.Context, s *stage, system string, users
 	return p, err
 }
 
-// run lets users look and choose and gives what those saw who asked in the second
-// half; their answers are waited for.
+// run lets users look and choose and gives what those saw who asked in the last
+// third; their answers are waited for.
 func (sc classesScene) run(ctx context.Context, f *fleet, users int) (served, error) {
-	begin := time.Now()
+	begin, span := time.Now(), sc.span
+	if f == nil {
+		span /= 2
+	}
 	n := newNative(sc.pace, sc.bearable, begin)
 	out := served{users: users}
 	var mu sync.Mutex
@@ -188,7 +194,7 @@ func (sc classesScene) run(ctx context.Context, f *fleet, users int) (served, er
 			for {
 				pause(ctx, time.Duration((0.5+dice.Float64())*float64(sc.think)))
 				sent := time.Now()
-				if sent.Sub(begin) >= sc.span || ctx.Err() != nil {
+				if sent.Sub(begin) >= span || ctx.Err() != nil {
 					return
 				}
 				what := look
@@ -199,7 +205,7 @@ func (sc classesScene) run(ctx context.Context, f *fleet, users int) (served, er
 				mu.Lock()
 				if err != nil {
 					out.errors++
-				} else if sent.Sub(begin) >= sc.span/2 {
+				} else if sent.Sub(begin) >= span*2/3 {
 					took[what] = append(took[what], time.Since(sent))
 				}
 				mu.Unlock()

@@ -60,6 +60,11 @@ func (s *stage) each(n int, scene func(i int) error) error {
 		}
 		return nil
 	}
+	return together(n, scene)
+}
+
+// together runs n scenes at the same time.
+func together(n int, scene func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
