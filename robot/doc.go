@@ -3,7 +3,7 @@
 // systems where a rule says so (robot/backend), and hands its replies to the
 // sender through Kafka. It never talks to WeChat.
 //
-//	callbacks ─▶ decode ▸ seen before? ▸ permit ▸ engine ▸ [back end]
+//	callbacks ─▶ decode ▸ seen before? ▸ terms ▸ permit ▸ engine ▸ [back end]
 //	                                                 │
 //	             replies, in ordinal order ◀─────────┤
 //	             dead letter, if there is a reason ◀─┤
@@ -20,6 +20,10 @@
 // Accounts are kept apart: each has its own member of the one consumer group,
 // its own workers and its own permits, so that an account whose back end is
 // slow cannot take the workers of another.
+//
+// Overload: terms (package engine) say how urgent a callback is. Whoever would wait
+// for a permit for longer than that is worth is refused at once (line, places), the
+// least urgent first.
 //
 // On failure: a rule or a back end that fails leads to the rule's fallback
 // text, and without one to a dead receipt. Work that takes longer than max_age,

@@ -20,13 +20,13 @@ import (
 // queue is a line under load in a bubble of its own time.
 type queue struct {
 	*line
-	mu      sync.Mutex
-	waits   [engine.Levels][]time.Duration
-	refused perLevel
-	late    perLevel
-	late2   []time.Duration // when somebody was refused, by time since the begin
-	began   time.Time
-	wg      sync.WaitGroup
+	mu        sync.Mutex
+	waits     [engine.Levels][]time.Duration
+	refused   perLevel
+	late      perLevel
+	refusedAt []time.Duration // when somebody was refused, by time since the begin
+	began     time.Time
+	wg        sync.WaitGroup
 }
 
 func newQueue(l ratelimit.Limit, p patience) *queue {
@@ -58,8 +58,14 @@ func (q *queue) note(level engine.Level, waited time.Duration, err error) {
 		if no.why == "late" {
 			q.late[level]++
 		}
-		q.late2 = append(q.late2, time.Since(q.began))
+		q.refusedAt = append(q.refusedAt, time.Since(q.began))
 	}
+}
+
+func (q *queue) soFar() perLevel {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.refused
 }
 
 // load lets callbacks of each level come evenly, so many a second.
@@ -154,13 +160,13 @@ func TestLineFollowsTheBackend(t *testing.T) {
 		q := newQueue(ratelimit.Limit{Concurrency: 20}, usual)
 		mix := perLevel{engine.Vital: 2, engine.Query: 10, engine.Event: 10, engine.Marketing: 30}
 		q.load(mix, 20*time.Second, 100*time.Millisecond) // takes 200 a second
-		require.Equal(t, perLevel{}, q.refused)
+		require.Equal(t, perLevel{}, q.soFar())
 		q.load(mix, 20*time.Second, time.Second) // takes 20 a second
-		slow := q.refused
+		slow := q.soFar()
 		require.Zero(t, slow[engine.Vital]+slow[engine.Query])
 		require.Greater(t, slow[engine.Marketing], 450)
 		time.Sleep(5 * time.Second) // what still waits is worked or leaves
-		slow = q.refused
+		slow = q.soFar()
 		q.load(mix, 20*time.Second, 100*time.Millisecond)
 		q.wg.Wait()
 		require.Equal(t, slow, q.refused, "it is quick again")
@@ -174,7 +180,7 @@ func TestLineDoesNotSwing(t *testing.T) {
 		q.load(perLevel{engine.Query: 50, engine.Event: 150}, time.Minute, 0)
 		q.wg.Wait()
 		perSecond := map[int]int{}
-		for _, at := range q.late2 {
+		for _, at := range q.refusedAt {
 			perSecond[int(at/time.Second)]++
 		}
 		for s := 10; s < 60; s++ {
