@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"tidegate/pkg/alarm"
+	"tidegate/pkg/control"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/kafka/kafkamem"
@@ -80,6 +81,7 @@ type world struct {
 	engine  robot.Engine
 	now     func() time.Time
 	alarms  *alarm.Board
+	knobs   *control.Knobs
 	refuse  func(kafka.Record) error // asked before a robot's record is published
 	mu      sync.Mutex
 	durable []kafka.Record
@@ -180,7 +182,7 @@ func (w *world) start(accounts ...robot.Account) *running {
 	r, err := robot.New(w.cfg, accounts, robot.Deps{
 		Kafka: w.kafka, Topics: w.topics, Publisher: w, Rules: w.engine, Log: w.log,
 		Hasher: telemetry.NewHasher([]byte("k")), Registry: w.reg, Now: w.now,
-		Alarms: w.alarms, Node: "node-1",
+		Alarms: w.alarms, Knobs: w.knobs, Node: "node-1",
 	})
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

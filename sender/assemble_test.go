@@ -13,6 +13,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
+	"tidegate/pkg/control"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
@@ -38,6 +39,7 @@ type setup struct {
 	publisher sender.Publisher
 	now       func() time.Time
 	alarms    *alarm.Board
+	knobs     *control.Knobs
 }
 
 func defaults(p sender.Publisher) setup {
@@ -109,7 +111,7 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 	r = &room{log: logs, reg: prometheus.NewRegistry(), keys: api.NewBook(db, nil)}
 	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
 		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
-		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms,
+		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs,
 	})
 	if err != nil {
 		return nil, nil, nil, err
