@@ -53,6 +53,7 @@ func TestCaps(t *testing.T) {
 		capsChild()
 		return
 	}
+	t.Parallel()
 	onReal := os.Getenv("TIDEGATE_TEST_REDIS") != ""
 	if _, err := exec.LookPath("redis-server"); onReal && err != nil {
 		t.Skip("redis-server is not on the PATH: this test kills its Redis, so it needs one of its own")

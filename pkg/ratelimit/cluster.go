@@ -15,11 +15,10 @@ import (
 
 // Cluster makes caps that hold over all processes which name them.
 type Cluster struct {
-	cfg   Config
-	redis *redis.Client
-	log   *zap.Logger
-	m     *meters
-	clock func() time.Time // nil outside tests
+	cfg  Config
+	log  *zap.Logger
+	m    *meters
+	open func(name string) exchange
 
 	mu     sync.Mutex
 	caps   map[*Shared]struct{}
@@ -37,7 +36,8 @@ func NewCluster(cfg Config, c *redis.Client, log *zap.Logger, reg prometheus.Reg
 	if log == nil {
 		log = zap.NewNop()
 	}
-	return &Cluster{cfg: cfg, redis: c, log: log, m: newMeters(reg), caps: map[*Shared]struct{}{}}, nil
+	open := func(name string) exchange { return newStore(c, name, cfg.PlaceLife).ask }
+	return &Cluster{cfg: cfg, log: log, m: newMeters(reg), open: open, caps: map[*Shared]struct{}{}}, nil
 }
 
 // Permits joins the cap called name, the same name in all processes. It does not
@@ -47,10 +47,8 @@ func (c *Cluster) Permits(name string, l Limit) *Shared {
 	l = l.clamp()
 	begin := time.Now()
 	ctx, stop := context.WithCancel(context.Background())
-	st := newStore(c.redis, name, c.cfg.PlaceLife)
-	st.clock = c.clock
 	s := &Shared{
-		name: name, node: rand.Text(), cfg: c.cfg, log: c.log, stats: c.m.of(name), exchange: st.ask,
+		name: name, node: rand.Text(), cfg: c.cfg, log: c.log, stats: c.m.of(name), exchange: c.open(name),
 		now:   func() int64 { return int64(time.Since(begin)) },
 		ahead: func() int64 { return ahead(begin) },
 		stop:  stop, kick: make(chan struct{}, 1), own: l, askedAt: -int64(beat),

@@ -21,7 +21,7 @@ type Shared struct {
 	cfg      Config
 	log      *zap.Logger
 	stats    stats
-	exchange func(context.Context, question) (answer, error)
+	exchange exchange
 	now      func() int64 // nanoseconds, by the monotonic clock
 	ahead    func() int64 // how far the wall clock is ahead of it
 
@@ -63,10 +63,10 @@ type Shared struct {
 // Acquire waits for a permit; see Limiter.Acquire. Priorities order the callers
 // of this node.
 func (s *Shared) Acquire(ctx context.Context, priority int) (release func(), err error) {
-	begin := s.now()
+	begin := time.Now()
 	release, err = s.line.Acquire(ctx, priority)
 	if err == nil {
-		s.stats.waited(time.Duration(s.now() - begin))
+		s.stats.waited(time.Since(begin))
 	}
 	return release, err
 }

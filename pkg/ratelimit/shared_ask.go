@@ -49,18 +49,22 @@ func (a *answer) slot(i int64) int64 {
 	return max(a.now, at-a.slack)
 }
 
-// store asks about one cap. A nil clock is the server's; tests bring their own.
+// exchange asks about one cap and brings the answer.
+type exchange func(context.Context, question) (answer, error)
+
+// store asks Redis about one cap. A nil clock is the server's; tests bring their own.
 type store struct {
-	redis *redis.Client
-	keys  []string
-	life  time.Duration
-	clock func() time.Time
+	redis  *redis.Client
+	script *redis.Script
+	keys   []string
+	life   time.Duration
+	clock  func() time.Time
 }
 
 // newStore names the keys: {permits/<name>}:cap and {permits/<name>}:nodes.
 func newStore(c *redis.Client, name string, life time.Duration) *store {
 	tag := "permits/" + name
-	return &store{redis: c, keys: []string{redis.Tag(tag, "cap"), redis.Tag(tag, "nodes")}, life: life}
+	return &store{redis: c, script: askScript, keys: []string{redis.Tag(tag, "cap"), redis.Tag(tag, "nodes")}, life: life}
 }
 
 func (s *store) ask(ctx context.Context, q question) (answer, error) {
@@ -72,7 +76,7 @@ func (s *store) ask(ctx context.Context, q question) (answer, error) {
 		leave = "1"
 	}
 	us, part := period(q.limit.Rate)
-	v, err := askScript.Run(ctx, s.redis, s.keys, now, q.node, q.want, q.have, q.flight, q.pledge, q.places,
+	v, err := s.script.Run(ctx, s.redis, s.keys, now, q.node, q.want, q.have, q.flight, q.pledge, q.places,
 		q.how.version, strconv.FormatFloat(q.limit.Rate, 'g', -1, 64), us, part, q.limit.Burst, q.limit.Concurrency, q.how.ramp.Milliseconds(),
 		horizon.Microseconds(), settle.Microseconds(), gap.Microseconds(), s.life.Microseconds(), keep.Milliseconds(), most, q.begun, q.latest, leave)
 	if err != nil || q.leave {

@@ -31,7 +31,10 @@ func (s *Shared) keep(ctx context.Context) {
 	// Without this our places are free when their life ends.
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
-	_, _ = s.exchange(bye, question{node: s.node, leave: true})
+	s.mu.Lock()
+	exchange := s.exchange
+	s.mu.Unlock()
+	_, _ = exchange(bye, question{node: s.node, leave: true})
 }
 
 // consult asks once and draws the consequences.
@@ -44,9 +47,10 @@ func (s *Shared) consult(parent context.Context) {
 	left := s.now()
 	q := s.question(left)
 	s.asking, s.askedAt = true, left
+	exchange := s.exchange
 	s.mu.Unlock()
 
-	a, err := s.exchange(ctx, q)
+	a, err := exchange(ctx, q)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,172 @@
+package ratelimit
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tidegate/pkg/redis"
+)
+
+// Random clusters: nodes come, go and sleep, Redis loses data, its clock steps,
+// answers take their time, callers give up. No window holds too many.
+func TestSharedHoldsInEveryWindow(t *testing.T) {
+	t.Parallel()
+	addr := startRedis(t).Addr()
+	rapid.Check(t, func(r *rapid.T) {
+		if bad := history(t, r, addr, askScript); bad != "" {
+			r.Fatal(bad)
+		}
+	})
+}
+
+// The model can tell: when slots do not pay for the life of a permit, when a loss
+// is not waited out, or when a lower limit does not wait for what went out, it
+// finds a window.
+func TestSharedModelCanFail(t *testing.T) {
+	t.Parallel()
+	addr := startRedis(t).Addr()
+	for what, change := range map[string][2]string{
+		"a permit's life is not paid for": {"local slack = math.floor(math.max(spread - J, 0))", "local slack = math.floor(spread)"},
+		"a change of nodes costs nothing": {"local pen = math.ceil(math.max(J - spread, 0))", "local pen = 0"},
+		"a loss begins with a burst":      {"if cold then fresh = now + settle", "if cold then fresh = now - slack - pu"},
+	} {
+		text := strings.Replace(askText, change[0], change[1], 1)
+		require.NotEqual(t, askText, text, what)
+		script := redis.NewScript(text)
+		found := false
+		for seed := 1; seed <= 300 && !found; seed++ {
+			rapidly(seed, func(r *rapid.T) { found = history(t, r, addr, script) != "" })
+		}
+		require.True(t, found, "%s: not found in 300 histories", what)
+	}
+}
+
+// rapidly draws one history of a seed.
+func rapidly(seed int, fn func(r *rapid.T)) {
+	rapid.Custom(func(r *rapid.T) bool { fn(r); return true }).Example(seed)
+}
+
+type event struct {
+	what string
+	wait time.Duration
+	n    int
+}
+
+func drawEvents(r *rapid.T) []event {
+	return rapid.SliceOfN(rapid.Custom(func(r *rapid.T) event {
+		return event{
+			what: rapid.SampledFrom([]string{"join", "join", "leave", "lose", "back", "forward", "idle", "sleep", "slower"}).Draw(r, "what"),
+			wait: time.Duration(rapid.IntRange(1, 900).Draw(r, "ms")) * time.Millisecond,
+			n:    rapid.IntRange(1, 30).Draw(r, "n"),
+		}
+	}), 1, 6).Draw(r, "events")
+}
+
+// history plays one and tells what is wrong with it.
+func history(t *testing.T, r *rapid.T, addr string, script *redis.Script) (bad string) {
+	l := Limit{
+		Rate:  rapid.OneOf(rapid.SampledFrom([]float64{200, 1019.0 / 60, 10, 3, 500}), rapid.Float64Range(0.5, 500)).Draw(r, "rate"),
+		Burst: rapid.IntRange(1, 40).Draw(r, "burst"),
+	}
+	seed := rapid.Uint64().Draw(r, "seed")
+	events := drawEvents(r)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, addr, DefaultConfig())
+		defer w.close()
+		w.script = script
+		m := &model{world: w, limit: l, seed: seed}
+		m.join(8)
+		for _, e := range events {
+			w.live(e.wait)
+			m.play(e)
+		}
+		w.live(700 * time.Millisecond)
+		w.close()
+		bad = overfull(w.departures(), l.Rate, l.Burst)
+	})
+	return bad
+}
+
+type model struct {
+	*world
+	limit Limit
+	seed  uint64
+	nodes []*Shared
+}
+
+func (m *model) play(e event) {
+	p := m.nodes[e.n%len(m.nodes)]
+	switch e.what {
+	case "join":
+		m.join(e.n)
+	case "leave":
+		p.Close()
+	case "lose":
+		_, err := m.c.Del(m.ctx, redis.Tag("permits/x", "cap"))
+		require.NoError(m.t, err)
+	case "back":
+		m.put(-time.Duration(e.n) * 100 * time.Millisecond)
+	case "forward":
+		m.put(time.Duration(e.n) * 150 * time.Millisecond)
+	case "sleep": // a node stands still, by its own clock
+		p.mu.Lock()
+		old := p.now
+		p.now = func() int64 { return old() + int64(e.n)*int64(50*time.Millisecond) }
+		p.mu.Unlock()
+	case "slower":
+		p.SetLimit(Limit{Rate: m.limit.Rate / 2, Burst: max(1, m.limit.Burst/2)})
+	}
+}
+
+// join adds a node whose answers take up to 20 ms, with callers of which half
+// give up and come back, so that permits are used at any time of their life.
+func (m *model) join(callers int) {
+	m.seed++
+	rnd := rand.New(rand.NewPCG(m.seed, 0))
+	p := m.cl.Permits("x", m.limit)
+	p.mu.Lock()
+	ask := p.exchange
+	p.exchange = func(ctx context.Context, q question) (answer, error) {
+		pause(ctx, time.Duration(rnd.IntN(10000))*time.Microsecond)
+		a, err := ask(ctx, q)
+		pause(ctx, time.Duration(rnd.IntN(10000))*time.Microsecond)
+		return a, err
+	}
+	p.mu.Unlock()
+	m.nodes = append(m.nodes, p)
+	for i := range callers {
+		if i%2 == 0 {
+			m.wg.Go(func() { m.caller(m.ctx, p, 0) })
+			continue
+		}
+		rnd := rand.New(rand.NewPCG(m.seed, uint64(i)))
+		m.wg.Go(func() {
+			for m.ctx.Err() == nil {
+				ctx, cancel := context.WithTimeout(m.ctx, time.Duration(rnd.IntN(60))*time.Millisecond)
+				m.caller(ctx, p, time.Millisecond)
+				cancel()
+				pause(m.ctx, time.Duration(rnd.IntN(60))*time.Millisecond)
+				p.mu.Lock()
+				over := p.closed
+				p.mu.Unlock()
+				if over {
+					return
+				}
+			}
+		})
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
