@@ -18,6 +18,9 @@ const (
 	MessagesResend = "messages:resend"
 	ReportsRead    = "reports:read"
 	AllApps        = "apps:all"
+	BindingsRead   = "bindings:read"  // which business user a follower is
+	BindingsWrite  = "bindings:write" // bind and unbind
+	DataErase      = "data:erase"     // erase what is kept of a follower
 	OpsRead        = "ops:read"
 	OpsWrite       = "ops:write"
 )
@@ -27,7 +30,7 @@ const AllAccounts = "*"
 
 // Scopes lists every scope that a key may have.
 func Scopes() []string {
-	return []string{PushesWrite, MessagesRead, MessagesResend, ReportsRead, AllApps, OpsRead, OpsWrite}
+	return []string{PushesWrite, MessagesRead, MessagesResend, ReportsRead, AllApps, BindingsRead, BindingsWrite, DataErase, OpsRead, OpsWrite}
 }
 
 // DefaultScopes is what a business system needs: push, and look after its own.
