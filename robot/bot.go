@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/wire"
@@ -12,8 +14,12 @@ import (
 	"tidegate/robot/engine"
 )
 
-// makeBots makes the bots among the back ends.
+// makeBots makes the bots among the back ends, and the metric of their shares.
 func (r *Robot) makeBots() error {
+	r.percent = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tidegate_robot_bot_percent", Help: "Per cent of the followers whom a rule leaves to a bot, by the rules in force.",
+	}, []string{"rule", "bot"})
+	r.d.Registry.MustRegister(r.percent)
 	for _, b := range r.cfg.Backends {
 		if b.Type != backend.TypeWeChat {
 			continue
@@ -25,6 +31,18 @@ func (r *Robot) makeBots() error {
 		r.bots[b.Name] = made
 	}
 	return nil
+}
+
+// showShares tells in metrics how many per cent of the followers each bot has.
+func (r *Robot) showShares(rules Engine) {
+	e, ok := rules.(*engine.Rules)
+	if !ok {
+		return
+	}
+	r.percent.Reset()
+	for _, s := range e.Shares() {
+		r.percent.WithLabelValues(s.Rule, s.Bot).Set(s.Percent)
+	}
 }
 
 // askBot gives the callback to the bot of a decision; what the bot answers are

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"tidegate/pkg/wechat"
@@ -75,6 +76,7 @@ func TestCutOverWhileRunning(t *testing.T) {
 		w.awaitReceipts(i + 1)
 	}
 	require.Equal(t, []string{"bot", "new", "bot"}, w.texts("o1"))
+	require.NoError(t, testutil.GatherAndCompare(w.reg, strings.NewReader("# HELP tidegate_robot_bot_percent Per cent of the followers whom a rule leaves to a bot, by the rules in force.\n# TYPE tidegate_robot_bot_percent gauge\ntidegate_robot_bot_percent{bot=\"old\",rule=\"old\"} 100\n"), "tidegate_robot_bot_percent"))
 	require.ErrorContains(t, r.SetRules(rulesOf(t, "  - {name: x, match: {default: true}, bot: other}\n")), `the bot "other"`)
 	require.ErrorContains(t, r.SetRules(rulesOf(t, "  - {name: x, match: {default: true}, call: {backend: old, path: /x}}\n")), `the back end "old"`)
 	require.Equal(t, []string{"old"}, w.cfg.BotNames())

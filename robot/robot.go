@@ -73,6 +73,7 @@ type Robot struct {
 	base    context.Context // set while Run runs
 	working sync.WaitGroup
 	failed  chan error
+	percent *prometheus.GaugeVec // of the followers whom bots have
 }
 
 // New makes the room; it does not connect.
@@ -133,6 +134,7 @@ func (r *Robot) SetRules(rules Engine) error {
 		return err
 	}
 	r.rules.Store(&rules)
+	r.showShares(rules)
 	return nil
 }
 

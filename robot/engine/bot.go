@@ -61,6 +61,24 @@ func (r *Rules) Bots() []string {
 	})
 }
 
+// Share is how many per cent of the followers of its accounts a rule leaves to
+// a bot.
+type Share struct {
+	Rule, Bot string
+	Percent   float64
+}
+
+// Shares lists the rules with a bot, in the order of the file.
+func (r *Rules) Shares() []Share {
+	var out []Share
+	for _, u := range r.list {
+		if u.bot != nil {
+			out = append(out, Share{u.name, u.bot.name, float64(u.bot.share) * 100 / slots})
+		}
+	}
+	return out
+}
+
 // WithShare gives the same rules, where the bot of the named rule answers
 // another per cent of the followers.
 func (r *Rules) WithShare(name string, percent float64) (*Rules, error) {
