@@ -54,7 +54,10 @@ rules: '{{.Rules}}'
 ops: {addr: "{{.Ops}}"}
 api: {addr: "{{.API}}"}
 proxy: {http: {addr: "{{.Door}}"}}
-robot: {backends: [{name: core, base_url: "http://127.0.0.1:9"}]}
+robot:
+  backends: [{name: core, base_url: "http://127.0.0.1:9"}]
+  engines: [{name: assistant, url: "http://127.0.0.1:9/", secret: an engine's secret of some length, allow: [127.0.0.1]}]
+  dialogue: {key: a key of some length}
 accounts:
   - {name: card, app_id: ` + appID + `, gh_id: ` + ghID + `, token: ` + token + `, encoding_aes_key: '{{.AESKey}}', secret: '{{.Secret}}' {{.Account}}}
 {{.Extra}}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -86,6 +87,7 @@ func devConfig(o DevOptions, dir string, s wechatsim.Account) Config {
 	c.Database.DSN = filepath.Join(dir, "tidegate.db")
 	c.Database.Synchronous = "normal"
 	c.Rules = o.Rules
+	c.Robot.Dialogue.Key = rand.Text() // dialogues end with the embedded Redis
 	c.Accounts = []AccountConfig{{
 		Name: devAccount, GhID: s.GhID, Secret: s.Secret,
 		Credentials: wechat.Credentials{AppID: s.AppID, Token: s.Token, EncodingAESKey: s.EncodingAESKey, Mode: wechat.ModeSafe, Freshness: devFreshness},

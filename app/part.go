@@ -59,7 +59,7 @@ type rulesSource struct {
 func (r rulesSource) load(c Config, role Role) (*engine.Rules, error) {
 	var known engine.Known
 	if role != RoleProxy {
-		known.Backends, known.Bots = c.Robot.BackendNames(), c.Robot.BotNames()
+		known.Backends, known.Bots, known.Engines = c.Robot.BackendNames(), c.Robot.BotNames(), c.Robot.EngineNames()
 	}
 	for _, a := range c.Accounts {
 		known.Accounts = append(known.Accounts, a.Name)

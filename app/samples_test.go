@@ -57,6 +57,8 @@ var notInSamples = map[string]string{
 	"ops.trusted_proxies":                       "the default is right",
 	"api.max_connections_per_address":           "the default is right",
 	"api.trusted_proxies":                       "only where one address may not have all connections",
+	"robot.dialogue.prev_key":                   "only while the key is being changed",
+	"robot.engines[].prev_secret":               "only while the secret is being changed",
 	"sender.node":                               "made from host and process",
 }
 
@@ -151,7 +153,7 @@ func TestSamplesStateTheDefaults(t *testing.T) {
 	proxy.Proxy.Spool.Dir = ""
 	require.Equal(t, d.Proxy.Spool, proxy.Proxy.Spool)
 	require.Equal(t, d.Topics, proxy.Topics)
-	robot.Robot.Backends = nil
+	robot.Robot.Backends, robot.Robot.Engines, robot.Robot.Dialogue = nil, nil, d.Robot.Dialogue
 	d.Robot.Group, d.Receipts.Group = "tidegate.robot", "tidegate.receipts" // as LoadConfig names them
 	require.Equal(t, d.Robot, robot.Robot)
 	require.Equal(t, d.Sender, sender.Sender)

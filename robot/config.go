@@ -8,6 +8,8 @@ import (
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/wire"
 	"tidegate/robot/backend"
+	"tidegate/robot/dialogue"
+	"tidegate/robot/plugin"
 )
 
 // Config is the robot's section of the configuration.
@@ -46,6 +48,10 @@ type Config struct {
 	Overload OverloadConfig `koanf:"overload"`
 	// Backends are the business systems that rules may call.
 	Backends []backend.Config `koanf:"backends"`
+	// Engines are the external engines that rules may ask.
+	Engines []plugin.Config `koanf:"engines"`
+	// Dialogue is about what followers write in dialogues.
+	Dialogue dialogue.Config `koanf:"dialogue"`
 }
 
 // DefaultConfig has no back end.
@@ -87,6 +93,16 @@ func (c Config) Validate() error {
 		bad("recent %d: use 1 to 1000000", c.Recent)
 	}
 	c.Overload.validate(bad)
+	errs = append(errs, c.Dialogue.Validate())
+	asked := map[string]bool{}
+	for i, e := range c.Engines {
+		if err := e.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("robot.engines, entry %d (%s): %w", i+1, e.Name, err))
+		} else if asked[e.Name] {
+			bad("engines, entry %d: the name %q is there twice: choose another", i+1, e.Name)
+		}
+		asked[e.Name] = true
+	}
 	seen := map[string]bool{}
 	for i, b := range c.Backends {
 		if err := b.Validate(); err != nil {

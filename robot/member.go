@@ -124,6 +124,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 // forget drops what is remembered for a partition that somebody else works now.
 func (r *Robot) forget(topic string, partition int32) {
 	r.pending.forget(topic, partition)
+	r.holds.forget(topic, partition)
 	r.arrivals.forget(topic, partition)
 	r.suspects.Released(topic, partition)
 }

@@ -18,6 +18,7 @@ type metrics struct {
 	worked    *prometheus.HistogramVec
 	age       *prometheus.HistogramVec
 	breaks    *prometheus.CounterVec
+	limited   *prometheus.CounterVec
 	refused   *prometheus.CounterVec
 	waiting   *prometheus.GaugeVec
 	turn      *prometheus.HistogramVec
@@ -40,6 +41,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_robot_order_breaks_total",
 			Help: "Callbacks that were acknowledged before another one of their user was sent, and worked after it.",
 		}, []string{"account"}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidegate_robot_rule_limits_total",
+			Help: "Callbacks of rules with a limit per follower, by result: allowed, refused, or without Redis allowed_blind, refused_blind.",
+		}, []string{"account", "result"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_robot_refused_total",
 			Help: "Callbacks that got no turn, by level and why: max_age (too old for their rule), or overload: account_wait, backend_wait (would wait for longer than their level may), account_late, backend_late (did), places (too many wait).",
@@ -60,7 +65,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidegate_robot_age_seconds", Help: "From the arrival of a callback at the door until it is settled.", Buckets: buckets,
 		}, []string{"account"}),
 	}
-	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age, m.breaks, m.refused, m.waiting, m.turn)
+	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age, m.breaks, m.limited, m.refused, m.waiting, m.turn)
 	return m
 }
 

@@ -2,6 +2,7 @@ package robot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,9 +18,12 @@ import (
 	"tidegate/pkg/redis"
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
+	"tidegate/robot/allowance"
 	"tidegate/robot/backend"
 	"tidegate/robot/backend/bot"
+	"tidegate/robot/dialogue"
 	"tidegate/robot/engine"
+	"tidegate/robot/plugin"
 	"tidegate/robot/suspect"
 )
 
@@ -67,6 +71,11 @@ type Robot struct {
 	arrivals *arrivals
 	pending  *pending
 	suspects *suspect.Book
+	engines  map[string]*plugin.Client // external ones
+
+	dialogues  *dialogue.Store // nil: no place for them
+	allowances *allowance.Book // nil: nobody counts
+	holds      *holds
 
 	mu      sync.Mutex
 	members map[string]*member
@@ -92,6 +101,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{}, lines: map[string]*line{}, bots: map[string]*bot.Bot{},
 		recent: newRecent(cfg.Recent), arrivals: newArrivals(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
 	}
+	r.engines, r.holds = map[string]*plugin.Client{}, newHolds()
 	r.suspects = suspect.New(d.Redis, maxAhead, cfg.Workers/2, d.Log)
 	bm := backend.NewMetrics(d.Registry)
 	for _, b := range cfg.Backends {
@@ -105,6 +115,9 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 		r.steerBackend(b, c, l)
 	}
 	if err := r.makeBots(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(r.makeEngines(), r.makeDialogues()); err != nil {
 		return nil, err
 	}
 	if err := r.SetRules(d.Rules); err != nil {
@@ -130,7 +143,7 @@ func (r *Robot) SetRules(rules Engine) error {
 			return fmt.Errorf("set rules: a rule calls the back end %q, which is not configured: add it to robot.backends or restart with it", name)
 		}
 	}
-	if err := r.knowsBots(rules); err != nil {
+	if err := errors.Join(r.knowsBots(rules), r.knowsDialogues(rules)); err != nil {
 		return err
 	}
 	r.rules.Store(&rules)
@@ -167,6 +180,9 @@ func (r *Robot) Run(ctx context.Context) error {
 	r.working.Wait()
 	for _, b := range r.backends {
 		b.Close()
+	}
+	for _, e := range r.engines {
+		e.Close()
 	}
 	return err
 }

@@ -41,6 +41,7 @@ func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 		}
 		return err
 	}
+	r.holds.drop(at)
 	r.m.settled(m.name, o, r.d.Now())
 	if o.identity != "" {
 		r.recent.add(rec, o.identity)
@@ -82,16 +83,27 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 		m.log.Error("callback cannot be read, it becomes a dead letter", zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.Error(err))
 		return r.unreadable(rec, err)
 	}
+	rules := *r.rules.Load()
 	switch {
 	case r.recent.seen(rec, c.IdentityHash):
 		return nil, nil
 	case c.Quarantined != "":
 		return r.quarantined(rec, c)
 	case c.Answered != "":
+		if err := r.leave(ctx, rec, c, rules); err != nil {
+			return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
+		}
 		return r.compose(rec, c, verdict{state: wire.Answered, detail: "rule " + c.Answered + ", in the acknowledgement"})
 	}
+	s, err := r.sit(ctx, rec, c, asksWhere(rules, c))
+	if err != nil {
+		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
+	}
+	if s.seen() {
+		return nil, nil
+	}
 	asked := time.Now()
-	terms := (*r.rules.Load()).Terms(c)
+	terms := termsOf(rules, c, s)
 	ctx, release, err := r.admit(ctx, m, c, terms)
 	if v, ok := r.turnedAway(m, terms, err); ok {
 		return r.compose(rec, c, v)
@@ -110,7 +122,10 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 	if hand.Condemned > 0 {
 		v = r.killer(hand.Condemned)
 	} else {
-		v = r.judge(ctx, m, c, terms)
+		v = r.judge(ctx, m, c, terms, rules, s)
+	}
+	if v.hold != nil {
+		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, v.hold)
 	}
 	r.m.worked.WithLabelValues(m.name).Observe(time.Since(began).Seconds())
 	if ctx.Err() != nil {
@@ -135,14 +150,14 @@ type verdict struct {
 	detail   string
 	cause    string // kind of a failure, for metrics; "" if there was none
 	dead     string // why the record must be kept as a dead letter, or ""
+	hold     error  // why it cannot be decided now, or nil
 }
 
 // judge runs the engine and the back end within max_age. It never panics and
 // never fails: failure is a verdict.
-func (r *Robot) judge(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms) (v verdict) {
+func (r *Robot) judge(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms, rules Engine, s *seat) (v verdict) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.MaxAge)
 	defer cancel()
-	rules := *r.rules.Load()
 	d := engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}
 	defer func() {
 		if p := recover(); p != nil {
@@ -152,9 +167,12 @@ func (r *Robot) judge(ctx context.Context, m *member, c *wire.Callback, terms en
 		}
 	}()
 	crash.At("CP8")
-	d, err := rules.Decide(c)
+	d, err := r.decide(ctx, rules, c, s)
 	if err == nil && d.Call != nil {
 		err = r.ask(ctx, c, &d)
+	}
+	if err == nil && d.Ask != nil {
+		err = r.askEngine(ctx, c, &d, s)
 	}
 	if err == nil && d.Bot != "" {
 		err = r.askBot(ctx, c, &d)
@@ -163,6 +181,8 @@ func (r *Robot) judge(ctx context.Context, m *member, c *wire.Callback, terms en
 		return v
 	}
 	switch {
+	case errors.Is(err, errHold):
+		return verdict{hold: err}
 	case err != nil && ctx.Err() != nil:
 		return failed(d, wire.Dead, "max_age", "the work took longer than max_age "+r.cfg.MaxAge.String())
 	case err != nil:
@@ -234,6 +254,12 @@ func detail(d engine.Decision) string {
 	}
 	if d.Bot != "" {
 		parts = append(parts, "bot "+d.Bot)
+	}
+	if d.Ask != nil {
+		parts = append(parts, "engine "+d.Ask.Engine)
+	}
+	if d.Trail != "" {
+		parts = append(parts, d.Trail)
 	}
 	return strings.Join(append(parts, d.Notes...), ", ")
 }

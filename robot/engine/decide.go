@@ -188,6 +188,15 @@ func (r *Rules) Dialogues(c *wire.Callback) bool {
 	return u != nil && u.shape() != ""
 }
 
+// Patience is how long the follower has for the next answer, if the decision
+// leaves a dialogue open.
+func (d *Decision) Patience() time.Duration {
+	if d.State == nil || d.rule == nil {
+		return 0
+	}
+	return d.rule.patience()
+}
+
 // Converses reports whether any rule holds dialogues.
 func (r *Rules) Converses() bool {
 	for _, u := range r.list {
@@ -196,6 +205,13 @@ func (r *Rules) Converses() bool {
 		}
 	}
 	return false
+}
+
+// Leaves reports whether the door's answer to c ends a dialogue that may be
+// open.
+func (r *Rules) Leaves(c *wire.Callback) bool {
+	u := r.byName[c.Answered]
+	return u != nil && u.handOver && r.Dialogues(c)
 }
 
 // Answered tells what an answer of the door's means for an open dialogue: a

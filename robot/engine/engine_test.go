@@ -17,13 +17,19 @@ const samplePath = "../../deployments/config/rules.sample.yaml"
 
 func sample(t *testing.T) *engine.Rules {
 	t.Helper()
-	r, err := engine.Load(samplePath, engine.Known{Accounts: []string{"demo"}, Backends: []string{"core"}})
+	r, err := engine.Load(samplePath, engine.Known{Accounts: []string{"demo"}, Backends: []string{"core"}, Engines: []string{"assistant"}})
 	require.NoError(t, err)
 	return r
 }
 
 func text(content string) *wire.Callback {
 	return &wire.Callback{ID: "25770000000000000000001", Account: "demo", OpenID: "oUser-1", MsgType: "text", Content: content, CreateTime: 1893456001}
+}
+
+// inHours lets the callback reach the door on a Saturday that is worked.
+func inHours(c *wire.Callback) *wire.Callback {
+	c.ReceivedAt = began.UnixMilli()
+	return c
 }
 
 func event(name, key string) *wire.Callback {
@@ -48,7 +54,10 @@ func TestSampleChoosesTheRightRule(t *testing.T) {
 		rule string
 	}{
 		{"equals folds case and trims", text("  Opening HOURS "), "opening-hours"},
-		{"contains", text("我要人工服务"), "human-desk"},
+		{"contains, when nobody is there", text("我要人工服务"), "human-desk-closed"},
+		{"contains, in the hours", inHours(text("我要人工服务")), "human-desk"},
+		{"the first question of a dialogue", text("余额"), "balance"},
+		{"an external engine", text("Assistant, help"), "assistant"},
 		{"scene of a new follower loses one prefix", event("subscribe", "qrscene_shop_0042"), "shop-scene"},
 		{"scene of an old follower", event("SCAN", "shop_7"), "shop-scene"},
 		{"a scene of another kind", event("subscribe", "qrscene_other"), "welcome"},
@@ -119,9 +128,11 @@ func TestAtOnceIsForTheDoor(t *testing.T) {
 	a, ok := r.AtOnce(text("hours"))
 	require.True(t, ok)
 	require.Equal(t, "opening-hours", a.Rule)
-	require.Contains(t, a.Text, "营业时间")
+	require.Contains(t, a.Text, "We are open")
+	a, _ = r.AtOnce(text("营业时间"))
+	require.Contains(t, a.Text, "周一至周五")
 
-	a, ok = r.AtOnce(text("人工"))
+	a, ok = r.AtOnce(inHours(text("人工")))
 	require.True(t, ok)
 	require.Equal(t, engine.Instant{Rule: "human-desk", HandOver: true}, a)
 
@@ -132,7 +143,7 @@ func TestAtOnceIsForTheDoor(t *testing.T) {
 	a, ok = r.AtOnce(broken)
 	require.True(t, ok)
 	require.Equal(t, engine.RuleFallback, a.Rule)
-	require.Equal(t, r.Fallback(), a.Text)
+	require.Equal(t, r.FallbackFor(broken), a.Text)
 
 	// The shape is the contract with the door, which declares it for itself.
 	type door = func(*wire.Callback) (struct {
@@ -147,7 +158,7 @@ func TestAtOnceIsForTheDoor(t *testing.T) {
 	d, err := r.Decide(text("hours"))
 	require.NoError(t, err)
 	require.Len(t, d.Replies, 1)
-	d, err = r.Decide(text("人工"))
+	d, err = r.Decide(inHours(text("人工")))
 	require.NoError(t, err)
 	require.Empty(t, d.Replies)
 	require.NotEmpty(t, d.NotHere)
