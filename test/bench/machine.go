@@ -12,6 +12,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"tidegate/pkg/kafka"
+	"tidegate/pkg/redis"
 )
 
 // machine is where and of what the figures are.
@@ -28,7 +31,7 @@ type machine struct {
 }
 
 // describe leaves out what the system does not tell.
-func describe(ctx context.Context, w *world) machine {
+func describe(ctx context.Context, admin *kafka.Admin, memory *redis.Client) machine {
 	m := machine{
 		CPU: field("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: field("/proc/meminfo", "MemTotal"),
 		Kernel: strings.TrimSpace(read("/proc/sys/kernel/osrelease")), Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
@@ -40,11 +43,12 @@ func describe(ctx context.Context, w *world) machine {
 	if git(ctx, "status", "--porcelain", "--untracked-files=no") != "" {
 		m.Commit += " with changes"
 	}
-	e := w.target(realEngines).effects
-	if info, err := e.redis.Info(ctx); err == nil {
-		m.Redis = info.Version + ", append-only file " + map[string]string{"1": "on", "0": "off"}[info.AOF]
+	if memory != nil {
+		if info, err := memory.Info(ctx); err == nil {
+			m.Redis = info.Version + ", append-only file " + map[string]string{"1": "on", "0": "off"}[info.AOF]
+		}
 	}
-	if info, err := e.admin.Cluster(ctx); err == nil {
+	if info, err := admin.Cluster(ctx); err == nil {
 		m.Kafka = fmt.Sprintf("%s, %d broker", info.Version, len(info.Brokers))
 	}
 	return m

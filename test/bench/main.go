@@ -55,6 +55,9 @@ func run() int {
 	if len(os.Args) > 1 && os.Args[1] == enginesCommand {
 		return exit(serveEngines(ctx))
 	}
+	if len(os.Args) > 1 && os.Args[1] == robotCommand {
+		return exit(runRobot(ctx, os.Args[2:]))
+	}
 	s, err := parse()
 	if err != nil {
 		return exit(err)
@@ -114,7 +117,7 @@ func benchmark(ctx context.Context, s settings) (err error) {
 	if err := w.start(ctx, s); err != nil {
 		return err
 	}
-	rep := report{Machine: describe(ctx, w), Seconds: s.seconds, Rounds: s.rounds}
+	rep := report{Machine: describe(ctx, w.target(realEngines).effects.admin, w.target(realEngines).effects.redis), Seconds: s.seconds, Rounds: s.rounds}
 	rep.Rows, err = runPlan(ctx, w, s)
 	rep.finish()
 	rep.print(os.Stdout)
