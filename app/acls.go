@@ -41,8 +41,12 @@ func (c Config) permits(users func(role string) string) []kafka.Permit {
 		l.write("sender", pushes...)
 		l.read("receipts", waiting...)
 		l.write("receipts", pushes...)
+		l.write("deadletters", append([]string{t.Callbacks(a.Name)}, waiting...)...)
 	}
 	l.read("receipts", t.Receipts(), t.Repeats())
+	// Whoever runs 'tidegate deadletters' reads them, and puts them back.
+	l.read("deadletters", t.DeadLetters())
+	l.write("deadletters", t.DeadLetters(), t.Receipts(), t.Repeats())
 	l.group("receipts", c.Receipts.Group, false, "Read")
 	l.group("receipts", wire.QueuedGroup(c.Receipts.Group), false, "Read")
 	return l.permits

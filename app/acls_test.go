@@ -34,6 +34,8 @@ func TestS84PermitsAreTheLeast(t *testing.T) {
 	require.ElementsMatch(t, []string{"tg.card.callbacks", "tg.robot.card"}, of("robot", "Read"))
 	require.ElementsMatch(t, []string{"tg.card.replies", "tg.receipts", "tg.deadletters"}, of("robot", "Write"))
 	require.NotContains(t, of("sender", "Read"), "tg.card.callbacks")
+	require.Equal(t, []string{"tg.deadletters"}, of("deadletters", "Read"))
+	require.Contains(t, of("deadletters", "Write"), "tg.card.callbacks")
 	require.Empty(t, of("receipts", "Create"))
 	require.Equal(t, []string{"tg."}, of("topics", "Create"))
 	for _, l := range lines {

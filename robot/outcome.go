@@ -153,7 +153,7 @@ func (r *Robot) addReceipt(o *outcome, state wire.State, reason, detail string) 
 	c := o.callback
 	return o.add(r.d.Topics.Receipts(), &wire.Receipt{
 		Source: wire.FromRobot, MessageKind: wire.KindCallback, ID: c.ID, IdentityHash: c.IdentityHash, Account: c.Account,
-		OpenID: c.OpenID, State: state, Reason: reason, Event: c.Event, Detail: detail, At: wire.Millis(r.d.Now()), TraceParent: c.TraceParent,
+		OpenID: c.OpenID, ResendOf: c.ReplayOf, State: state, Reason: reason, Event: c.Event, Detail: detail, At: wire.Millis(r.d.Now()), TraceParent: c.TraceParent,
 	})
 }
 

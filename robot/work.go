@@ -1,6 +1,7 @@
 package robot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,7 +203,7 @@ func (r *Robot) ask(ctx context.Context, c *wire.Callback, d *engine.Decision) e
 	kafka.Alive(ctx, r.cfg.MaxAge)
 	defer kafka.Alive(ctx, 0)
 	answer, err := b.Call(ctx, backend.Request{
-		Method: d.Call.Method, Path: d.Call.Path, Body: d.Call.Body, Timeout: d.Call.Timeout, Key: c.ID, Trace: c.TraceParent,
+		Method: d.Call.Method, Path: d.Call.Path, Body: d.Call.Body, Timeout: d.Call.Timeout, Key: actionOf(c), Trace: c.TraceParent,
 		Before: func() error { return kafka.Owned(ctx) },
 	})
 	if err != nil {
@@ -210,6 +211,10 @@ func (r *Robot) ask(ctx context.Context, c *wire.Callback, d *engine.Decision) e
 	}
 	return d.Render(answer)
 }
+
+// actionOf names what the user did, for systems that must do it once: a replay
+// of a callback is the same action.
+func actionOf(c *wire.Callback) string { return cmp.Or(c.ReplayOf, c.ID) }
 
 // failed is the verdict on work that went wrong: the fallback text, if there
 // is one. Without a text nobody was answered, whatever state was meant.

@@ -86,7 +86,7 @@ func ofReply(r *wire.Reply) *parcel {
 		base: wire.Receipt{
 			Source: wire.FromSender, MessageKind: wire.KindReply, ID: r.ID, IdentityHash: r.IdentityHash,
 			Account: r.Account, OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID,
-			Detail: r.Rule, TraceParent: r.TraceParent,
+			ResendOf: r.ResendOf, Detail: r.Rule, TraceParent: r.TraceParent,
 		},
 	}
 }

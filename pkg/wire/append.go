@@ -49,6 +49,7 @@ func (c *Callback) appendJSON(b []byte) []byte {
 		b = append(b, '"')
 	}
 	b = appendOptional(b, `,"traceparent":`, c.TraceParent)
+	b = appendOptional(b, `,"replay_of":`, c.ReplayOf)
 	return append(b, '}')
 }
 

@@ -30,6 +30,7 @@ const (
 	KindReceipt    Kind = "receipt"
 	KindRepeat     Kind = "repeat"
 	KindDeadLetter Kind = "deadletter"
+	KindReplay     Kind = "replay"
 )
 
 // Header names of every record (D5).

@@ -25,12 +25,13 @@ func samples() map[string]wire.Letter {
 			MsgType: "text", Event: "CLICK", EventKey: "k", MsgID: "9007199254740993", CreateTime: 1893456001, Content: "<b>急</b> & \u2028 谢谢",
 			Fields: map[string]string{"PicUrl": "http://x/?a=1&b=2"}, ReceivedAt: 1893456001123, Answered: "fallback", Unchecked: true,
 			Quarantined: "sender", Body: []byte("<xml/>"), TraceParent: trace,
+			ReplayOf: "25770000000000000000009",
 		},
 		"reply": &wire.Reply{
 			ID: "25770000000000000000002", IdentityHash: "bb", CallbackID: "25770000000000000000001", Ordinal: 1, Account: "card", OpenID: "oX",
 			Content: wire.Content{Type: "msgmenu", Text: "t", MediaID: "m", News: &wire.Article{Title: "T", Description: "D", URL: "http://u?a&b", PicURL: "http://p"},
 				Menu: &wire.Menu{Head: "h", Items: []wire.MenuItem{{ID: "1", Text: "是"}}, Tail: "t"}},
-			Class: wire.PreferDuplicate, Rule: "balance", ReceivedAt: 1, CreatedAt: 2, ExpiresAt: 3, TraceParent: trace,
+			Class: wire.PreferDuplicate, Rule: "balance", ReceivedAt: 1, CreatedAt: 2, ExpiresAt: 3, ResendOf: "25770000000000000000008", TraceParent: trace,
 		},
 		"push": &wire.Push{
 			ID: "15770000000000000000003", IdentityHash: "cc", Account: "card", App: "loans", Lane: wire.LaneBulk, PushKind: wire.PushSubscription,
@@ -46,6 +47,8 @@ func samples() map[string]wire.Letter {
 			Rule: "proxy.repeats.rules[0]", WindowMS: 10_000, At: 5, TraceParent: trace},
 		"deadletter": &wire.DeadLetter{ID: "1", Account: "card", OpenID: "oX", Room: "robot", Reason: "no JSON", Topic: "tidegate.card.callbacks", Partition: 3, Offset: 9,
 			Headers: []wire.Header{{Key: "v", Value: []byte("1")}}, Key: []byte("oX"), Value: []byte("{"), At: 6},
+		"replay": &wire.Replay{ID: "25770000000000000000004", Of: "3f9ac01b77d2", ReplayOf: "25770000000000000000001", Account: "card", OpenID: "oX",
+			Topic: "tidegate.card.callbacks", Attempt: 1, By: "li@ops-1", At: 7},
 	}
 }
 
@@ -129,6 +132,7 @@ func TestEveryLetterComesBackWhole(t *testing.T) {
 	roundTrip(t, s["receipt"].(*wire.Receipt))
 	roundTrip(t, s["repeat"].(*wire.Repeat))
 	roundTrip(t, s["deadletter"].(*wire.DeadLetter))
+	roundTrip(t, s["replay"].(*wire.Replay))
 }
 
 func TestHTMLIsNotEscaped(t *testing.T) {

@@ -27,6 +27,9 @@ type Callback struct {
 	Quarantined  string            `json:"quarantine,omitempty"` // why the document could not be trusted (D1)
 	Body         []byte            `json:"body,omitempty"`       // the original, decrypted
 	TraceParent  string            `json:"traceparent,omitempty"`
+	// ReplayOf is the id of the callback that this one is a replay of. To business
+	// systems both are the same action, and carry its key.
+	ReplayOf string `json:"replay_of,omitempty"`
 }
 
 // Content is what a reply says, in our words; the sender translates it into
@@ -99,6 +102,7 @@ type Reply struct {
 	ReceivedAt   int64   `json:"received_at"` // of the callback
 	CreatedAt    int64   `json:"created_at"`
 	ExpiresAt    int64   `json:"expires_at,omitempty"` // 0: never
+	ResendOf     string  `json:"resend_of,omitempty"`
 	TraceParent  string  `json:"traceparent,omitempty"`
 }
 
@@ -206,6 +210,20 @@ type DeadLetter struct {
 	At        int64    `json:"at"`
 }
 
+// Replay says that a dead letter was put back into its topic, under a new id,
+// and by whom. It lies beside the dead letters.
+type Replay struct {
+	ID       string `json:"id"`                  // of the new letter
+	Of       string `json:"of"`                  // name of the dead letter
+	ReplayOf string `json:"replay_of,omitempty"` // id of the letter that was dead
+	Account  string `json:"account,omitempty"`
+	OpenID   string `json:"openid,omitempty"`
+	Topic    string `json:"topic"`   // that it was put into
+	Attempt  int    `json:"attempt"` // 1 for the first replay of this dead letter
+	By       string `json:"by"`
+	At       int64  `json:"at"`
+}
+
 // withoutRecord is the letter without the record's content. The id comes from
 // the record as well, and is left out if it is none.
 func (d *DeadLetter) withoutRecord() *DeadLetter {
@@ -255,3 +273,8 @@ func (*DeadLetter) Kind() Kind          { return KindDeadLetter }
 func (d *DeadLetter) LetterID() string  { return d.ID }
 func (d *DeadLetter) RecordKey() string { return d.OpenID }
 func (*DeadLetter) Trace() string       { return "" }
+
+func (*Replay) Kind() Kind          { return KindReplay }
+func (r *Replay) LetterID() string  { return r.ID }
+func (r *Replay) RecordKey() string { return r.OpenID }
+func (*Replay) Trace() string       { return "" }
