@@ -27,6 +27,8 @@ type data struct {
 	Body       string            // the original XML, decrypted
 	Match      []string          // the groups of the rule's regular expression
 	Vars       map[string]any    // what the rule's dialogue has collected, and what the robot adds
+	User       string            // the business user that the follower is, "" if he is not bound
+	Last       []Action          // what the follower did before, the newest first
 	Lang       string            // the language of the answer
 	Answer     any               // the back end's answer
 

@@ -54,6 +54,7 @@ func (r *Rules) decide(c *wire.Callback, s Situation, passed func(u *rule, why s
 	d.Answerable = sub.answerable
 	d.data = dataOf(c, nil)
 	d.data.Lang = r.langs.of(c, sub, s.Language)
+	d.data.User, d.data.Last = s.User, s.Last
 	for k, v := range s.Vars {
 		d.data.Vars[k] = v
 	}
@@ -85,6 +86,11 @@ func (r *Rules) decide(c *wire.Callback, s Situation, passed func(u *rule, why s
 	}
 	d.follow(u)
 	d.data.Match = groups
+	if u.bound && s.User == "" {
+		err = d.render(u.unbound)
+		d.Notes = append(d.Notes, "the follower is not bound")
+		return d, err
+	}
 	if u.limit != nil {
 		d.Limit = &u.limit.Limit
 	}

@@ -57,6 +57,8 @@ type Situation struct {
 	State    *State         // nil: no dialogue is open
 	Language string         // the follower's own, if it is known
 	Vars     map[string]any // variables for templates beside those of the dialogue
+	User     string         // the business user, "" if the follower is not bound
+	Last     []Action       // what the follower did before, the newest first
 }
 
 // speaks reports whether a callback can be an answer: events are not, so a

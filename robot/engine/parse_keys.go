@@ -17,6 +17,8 @@ type ruleKey struct {
 
 // moreKeys are the further keys, in the order in which they are read.
 var moreKeys = []ruleKey{
+	{"require", false, (*reader).require},
+	{"unbound", false, (*reader).unbound},
 	{"level", false, (*reader).level},
 	{"max_age", false, (*reader).maxAge},
 	{"on_expired", false, (*reader).onExpired},

@@ -43,12 +43,14 @@ func (r *reader) rule(n *yaml.Node, known Known, names map[string]*yaml.Node) *r
 	if v := f["valid_for"]; v != nil {
 		u.validFor = r.duration(v, of+"valid_for", time.Second, DefaultValidFor)
 	}
+	u.wants = wantsOf(n)
 	for _, k := range moreKeys {
 		if at := f[k.name]; at != nil {
 			k.read(r, at, u, of, known)
 		}
 	}
 	r.action(n, f, u, of, known)
+	r.checkRequired(n, u, of)
 	return u
 }
 

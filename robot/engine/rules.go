@@ -40,6 +40,9 @@ type rule struct {
 	fallback *tmpl
 	validFor time.Duration
 	urgency  urgency
+	wants    Wants
+	bound    bool    // for followers who are bound only
+	unbound  []reply // for the others
 }
 
 // Version tells rules files apart: the beginning of the SHA-256 of the file, in

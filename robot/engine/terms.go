@@ -13,6 +13,7 @@ type Terms struct {
 	// Idle callbacks ask for no reply and no back end: they need no turn.
 	Idle    bool
 	Level   Level
+	Wants   Wants
 	Backend string // the back end or bot that is asked, or ""
 	// MaxAge is how old the callback may be, counted from its arrival at the door,
 	// when its turn comes; 0 is no limit.
@@ -59,7 +60,7 @@ func (r *Rules) TermsIn(c *wire.Callback, s Situation) Terms {
 	case u.bot != nil:
 		t.Backend = u.bot.name
 	}
-	t.MaxAge = u.urgency.maxAge
+	t.MaxAge, t.Wants = u.urgency.maxAge, u.wants
 	if u.quiet() || !answerable(c) {
 		return t // nobody waits for an answer, or nobody can be given one
 	}
