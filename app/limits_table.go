@@ -150,7 +150,7 @@ func printAudit(out io.Writer, v auditView) error {
 	case p.Broken != "":
 		fmt.Fprintf(out, "\nTHE AUDIT IS BROKEN: %s\n", printable(p.Broken, 500))
 	default:
-		fmt.Fprintf(out, "\nthe audit is whole: %d entries, the last hash is %s; compare it with the log line of that change\n", p.Entries, forTerminal(p.Head))
+		fmt.Fprintf(out, "\nthe audit is whole: %d entries, the last hash is %s; compare it with the log line of that change\n", p.Entries, printable(p.Head, 64))
 	}
 	return nil
 }
