@@ -52,6 +52,7 @@ type cli struct {
 	Apps     appsCmd     `cmd:"" help:"Keys of business systems: add, list, revoke."`
 	OpsKey   opsKeyCmd   `cmd:"" help:"Make a key for the operations listener (metrics, /ops/v1/, profiles) and show what to configure."`
 	Report   reportCmd   `cmd:"" help:"Reports about messages."`
+	Rules    rulesCmd    `cmd:"" help:"Check a rules file, or try what it would answer and why."`
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
 	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Limits   limitsCmd   `cmd:"" help:"How fast accounts, back ends and APIs may be used: show it, change it while everything runs, see who did."`

@@ -57,17 +57,22 @@ type rulesSource struct {
 // load reads the rules for a role. The door calls no back end, so it does not
 // ask whether the rules' back ends are configured: its file need not name them.
 func (r rulesSource) load(c Config, role Role) (*engine.Rules, error) {
-	var known engine.Known
+	known := knownTo(c, role)
+	if r.content != nil {
+		return engine.Parse(r.path, r.content, known)
+	}
+	return engine.Load(r.path, known)
+}
+
+// knownTo are the names that a role's rules may use.
+func knownTo(c Config, role Role) (known engine.Known) {
 	if role != RoleProxy {
 		known.Backends, known.Bots, known.Engines = c.Robot.BackendNames(), c.Robot.BotNames(), c.Robot.EngineNames()
 	}
 	for _, a := range c.Accounts {
 		known.Accounts = append(known.Accounts, a.Name)
 	}
-	if r.content != nil {
-		return engine.Parse(r.path, r.content, known)
-	}
-	return engine.Load(r.path, known)
+	return known
 }
 
 // register adds the part's readiness and endpoints to the operations listener.

@@ -7,7 +7,8 @@ import "time"
 const (
 	maxFile      = 1 << 20 // bytes of a rules file
 	maxRules     = 2000    // rules in one file
-	maxProblems  = 20      // problems told at once
+	maxProblems  = 20      // problems told at once where a role reads the file
+	allProblems  = 1000    // and where somebody asks for all of them
 	maxWords     = 500     // texts in one list of a match
 	maxPattern   = 512     // bytes of a regular expression
 	maxMatched   = 8 << 10 // bytes of text that a regular expression sees

@@ -14,12 +14,13 @@ import (
 type reader struct {
 	file      string
 	problems  Problems
+	most      int                  // problems that are told
 	first     string               // the file's first language
 	calendars map[string]*calendar // of the file
 }
 
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
-	if len(r.problems) >= maxProblems {
+	if len(r.problems) >= r.most {
 		return
 	}
 	line, column := 1, 1

@@ -30,6 +30,14 @@ type Known struct {
 // Load reads a rules file. Errors are of kind fault.Invalid if the content is
 // wrong; then Problems is in their chain.
 func Load(path string, known Known) (*Rules, error) {
+	src, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, src, known)
+}
+
+func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "load rules", "%w: give the path of a rules file (rules)", err)
@@ -39,17 +47,29 @@ func Load(path string, known Known) (*Rules, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "load rules", "%s: %w", path, err)
 	}
-	return Parse(path, src, known)
+	return src, nil
 }
 
 // Parse reads rules. file appears in problems only.
-func Parse(file string, src []byte, known Known) (rules *Rules, err error) {
-	r := &reader{file: file}
+func Parse(file string, src []byte, known Known) (*Rules, error) {
+	return readRules(&reader{file: file, most: maxProblems}, src, known)
+}
+
+// Check is Load for people: it tells all that is wrong.
+func Check(path string, known Known) (*Rules, error) {
+	src, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return readRules(&reader{file: path, most: allProblems}, src, known)
+}
+
+func readRules(r *reader, src []byte, known Known) (rules *Rules, err error) {
 	defer func() {
 		// A panic of the YAML library must not take a running robot down
 		// because somebody saved a broken file.
 		if p := recover(); p != nil {
-			rules, err = nil, fault.New(fault.Invalid, "read rules", "%s: this file cannot be read as YAML", file)
+			rules, err = nil, fault.New(fault.Invalid, "read rules", "%s: this file cannot be read as YAML", r.file)
 		}
 	}()
 	if len(src) > maxFile {

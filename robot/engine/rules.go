@@ -108,16 +108,19 @@ func (r *Rules) find(c *wire.Callback, s subject, passed func(u *rule, why strin
 
 // takes tells which condition of the rule does not hold, or "".
 func (u *rule) takes(c *wire.Callback, s subject, at time.Time) (why string, groups []string) {
-	switch {
-	case u.accounts != nil && !u.accounts[c.Account]:
+	if u.accounts != nil && !u.accounts[c.Account] {
 		return "accounts", nil
+	}
+	if why, groups = u.match.matches(s); why != "" {
+		return why, nil
+	}
+	switch {
 	case u.during != nil && !anyOpen(u.during, at):
 		return "during", nil
 	case u.outside != nil && anyOpen(u.outside, at):
 		return "outside", nil
-	}
-	if why, groups = u.match.matches(s); why == "" && u.bot != nil && !u.bot.takes(c) {
+	case u.bot != nil && !u.bot.takes(c):
 		return outsideShare, nil
 	}
-	return why, groups
+	return "", groups
 }
