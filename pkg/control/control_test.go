@@ -179,7 +179,7 @@ func TestVerifyFindsWhatWasDoneBehindTheAudit(t *testing.T) {
 		"deleted":         {"DELETE FROM control_audit WHERE version = 2", "entry 3 follows entry 1"},
 		"first deleted":   {"DELETE FROM control_audit WHERE version = 1", "entry 2 follows entry 0"},
 		"end cut off":     {"DELETE FROM control_audit WHERE version = 4", "its end was cut off"},
-		"inserted":        {"INSERT INTO control_audit SELECT 5, changed_at, changed_by, kind, subject, new_value, new_value, reason, expires_at, hash, hash FROM control_audit WHERE version = 4", "entry 5 was edited"},
+		"inserted":        {"INSERT INTO control_audit SELECT 5, changed_at, changed_by, kind, subject, new_value, new_value || '', reason, expires_at, hash, hash FROM control_audit WHERE version = 4", "entry 5 was edited"},
 		"setting edited":  {"UPDATE control SET value = '{\"rate\":9}' WHERE subject = 'robot.account.card'", "changed behind the audit"},
 		"setting added":   {"INSERT INTO control VALUES ('limit', 'x', '{}', 4, 'a', 1, 'b', 0)", "the setting x was changed behind the audit"},
 		"setting removed": {"DELETE FROM control WHERE subject = 'robot.account.card'", "removed behind the audit"},

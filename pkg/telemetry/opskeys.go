@@ -25,7 +25,9 @@ const (
 )
 
 // OpsScopes lists them.
-func OpsScopes() []string { return []string{ScopeMetrics, ScopeRead, ScopeWrite, ScopeSteer, ScopeDebug} }
+func OpsScopes() []string {
+	return []string{ScopeMetrics, ScopeRead, ScopeWrite, ScopeSteer, ScopeDebug}
+}
 
 // OpsKey is one key of the operations listener as the configuration has it. The
 // key itself is kept by whoever uses it; here is only its hash.
