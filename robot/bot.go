@@ -52,13 +52,10 @@ func (r *Robot) askBot(ctx context.Context, c *wire.Callback, d *engine.Decision
 	if b == nil {
 		return fault.New(fault.Internal, "ask bot "+d.Bot, "it is not configured")
 	}
-	if err := kafka.Owned(ctx); err != nil {
-		return err
-	}
 	// As for a back end: all tries and their pauses lie within max_age.
 	kafka.Alive(ctx, r.cfg.MaxAge)
 	defer kafka.Alive(ctx, 0)
-	a, err := b.Ask(ctx, c, d.Answerable, engine.MaxReplies)
+	a, err := b.Ask(ctx, c, d.Answerable, engine.MaxReplies, func() error { return kafka.Owned(ctx) })
 	if err != nil {
 		return err
 	}

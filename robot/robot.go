@@ -82,6 +82,7 @@ type Robot struct {
 	base    context.Context // set while Run runs
 	working sync.WaitGroup
 	failed  chan error
+	guards  map[string]*backend.Guarded
 	percent *prometheus.GaugeVec // of the followers whom bots have
 }
 
@@ -126,6 +127,9 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	if err := r.SetAccounts(accounts); err != nil {
 		return nil, err
 	}
+	if err := r.makeGuards(); err != nil { // the last: they work from here on
+		return nil, err
+	}
 	return r, nil
 }
 
@@ -143,7 +147,7 @@ func (r *Robot) SetRules(rules Engine) error {
 			return fmt.Errorf("set rules: a rule calls the back end %q, which is not configured: add it to robot.backends or restart with it", name)
 		}
 	}
-	if err := errors.Join(r.knowsBots(rules), r.knowsDialogues(rules)); err != nil {
+	if err := errors.Join(r.knowsBots(rules), r.knowsGuards(rules), r.knowsDialogues(rules)); err != nil {
 		return err
 	}
 	r.rules.Store(&rules)
@@ -178,6 +182,7 @@ func (r *Robot) Run(ctx context.Context) error {
 	r.base = nil
 	r.mu.Unlock()
 	r.working.Wait()
+	r.closeGuards()
 	for _, b := range r.backends {
 		b.Close()
 	}

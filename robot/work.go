@@ -202,14 +202,17 @@ func (r *Robot) ask(ctx context.Context, c *wire.Callback, d *engine.Decision) e
 	// their pauses lie within max_age.
 	kafka.Alive(ctx, r.cfg.MaxAge)
 	defer kafka.Alive(ctx, 0)
-	answer, err := b.Call(ctx, backend.Request{
+	answer, note, err := r.call(ctx, b, c, d.Call, backend.Request{
 		Method: d.Call.Method, Path: d.Call.Path, Body: d.Call.Body, Timeout: d.Call.Timeout, Key: actionOf(c), Trace: c.TraceParent,
 		Before: func() error { return kafka.Owned(ctx) },
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = d.Render(answer)
 	}
-	return d.Render(answer)
+	if note != "" {
+		d.Notes = append(d.Notes, note)
+	}
+	return err
 }
 
 // actionOf names what the user did, for systems that must do it once: a replay

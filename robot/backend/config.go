@@ -3,6 +3,7 @@ package backend
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -59,6 +60,8 @@ type Config struct {
 	Rate        float64 `koanf:"rate"`
 	Burst       int     `koanf:"burst"`
 	Concurrency int     `koanf:"concurrency"`
+	// Guard shares answers over all robots and gates calls.
+	Guard GuardConfig `koanf:"guard"`
 }
 
 // DefaultConfig has everything but the name and the address.
@@ -119,7 +122,7 @@ func (c Config) Validate() error {
 	if _, err := c.base(); err != nil {
 		return err
 	}
-	if err := c.validateType(); err != nil {
+	if err := errors.Join(c.validateType(), c.validateGuard()); err != nil {
 		return err
 	}
 	for name, value := range c.Headers {

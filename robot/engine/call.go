@@ -19,6 +19,12 @@ type Call struct {
 	Path    string // escaped, begins with "/", may carry "?query"
 	Body    []byte // JSON, or nil
 	Timeout time.Duration
+	// How the answer goes through the back end's guard: Class is shared, personal
+	// or "", Cache keeps a personal one, Resource names what it is about, Changes
+	// what the call changes.
+	Class, Resource string
+	Cache           bool
+	Changes         []string
 }
 
 // call is the compiled form of a rule's call.
@@ -29,6 +35,7 @@ type call struct {
 	body            *value
 	letter          bool // send the whole callback as JSON
 	timeout         time.Duration
+	guard           *guarded // nil: the rule says nothing about it
 }
 
 type pair struct {
@@ -70,6 +77,9 @@ func (c *call) prepare(d *data) (*Call, error) {
 		return nil, err
 	}
 	out := &Call{Backend: c.backend, Method: c.method, Path: path, Timeout: c.timeout}
+	if err := c.guard.fill(out, d); err != nil {
+		return nil, err
+	}
 	if len(c.query) > 0 {
 		q := url.Values{}
 		for _, p := range c.query {

@@ -11,7 +11,7 @@ import (
 
 // call reads the call of a rule.
 func (r *reader) call(n *yaml.Node, subject string, known Known, sc scope) *call {
-	f := r.mapping(n, subject, "backend", "method", "path", "query", "body", "timeout")
+	f := r.mapping(n, subject, "backend", "method", "path", "query", "body", "timeout", "guard")
 	c := &call{method: http.MethodPost}
 	if b := f["backend"]; b == nil {
 		r.fail(n, "%s: backend is missing: name one of the configured back ends (%s)", subject, listOr(known.Backends, "robot.backends"))
@@ -38,6 +38,9 @@ func (r *reader) call(n *yaml.Node, subject string, known Known, sc scope) *call
 		}
 	}
 	r.callBody(f["body"], c, subject+": body", sc)
+	if g := f["guard"]; g != nil {
+		r.guard(g, c, subject+": guard", sc)
+	}
 	return c
 }
 

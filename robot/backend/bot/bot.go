@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"net/http"
@@ -45,8 +46,9 @@ type Answer struct {
 
 // Ask gives the bot a callback and reads its answer. answerable tells that
 // WeChat would take an answer to this callback; what a bot answers to others is
-// left out, as WeChat does not take it either. most bounds the replies.
-func (b *Bot) Ask(ctx context.Context, c *wire.Callback, answerable bool, most int) (Answer, error) {
+// left out, as WeChat does not take it either. most bounds the replies; before is
+// asked right before each try leaves (backend.Request).
+func (b *Bot) Ask(ctx context.Context, c *wire.Callback, answerable bool, most int, before func() error) (Answer, error) {
 	if len(c.Body) == 0 {
 		return Answer{}, fault.New(fault.Invalid, b.op(), "the callback has come without its original body")
 	}
@@ -59,7 +61,7 @@ func (b *Bot) Ask(ctx context.Context, c *wire.Callback, answerable bool, most i
 		if err != nil {
 			return backend.Request{}, fault.Wrap(fault.Invalid, b.op(), err)
 		}
-		return backend.Request{Method: http.MethodPost, Path: "?" + query, Body: body, XML: true, Key: c.ID, Trace: c.TraceParent}, nil
+		return backend.Request{Method: http.MethodPost, Path: "?" + query, Body: body, XML: true, Key: cmp.Or(c.ReplayOf, c.ID), Trace: c.TraceParent, Before: before}, nil
 	}, func(body []byte) (err error) {
 		if passive, answered, err = b.forward.Read(body); err == nil && answered {
 			err = b.belongs(passive, c)

@@ -123,7 +123,7 @@ func TestAskedAsWeChatAsks(t *testing.T) {
 		s := serve(t, mode, func(int, http.ResponseWriter) string {
 			return passive(t, wechat.Passive{Type: "text", Content: "hello"})
 		})
-		a, err := newBot(t, s.URL+"/wx/card", mode).Ask(t.Context(), callback(), true, 5)
+		a, err := newBot(t, s.URL+"/wx/card", mode).Ask(t.Context(), callback(), true, 5, nil)
 		require.NoError(t, err, mode)
 		require.Equal(t, bot.Answer{Replies: []wire.Content{{Type: "text", Text: "hello"}}}, a)
 		r := s.got[0]
@@ -170,7 +170,7 @@ func TestAnswersBecomeReplies(t *testing.T) {
 			bot.Answer{Replies: []wire.Content{{Type: "text", Text: strings.Repeat("长", 681) + "…"}}, Note: "the text was cut from 2400 to 2046 bytes"}},
 	} {
 		s := serve(t, wechat.ModeSafe, func(int, http.ResponseWriter) string { return x.answer })
-		got, err := newBot(t, s.URL, wechat.ModeSafe).Ask(t.Context(), callback(), !x.unanswered, 5)
+		got, err := newBot(t, s.URL, wechat.ModeSafe).Ask(t.Context(), callback(), !x.unanswered, 5, nil)
 		require.NoError(t, err, name)
 		require.Equal(t, x.want, got, name)
 	}
@@ -178,12 +178,12 @@ func TestAnswersBecomeReplies(t *testing.T) {
 
 func TestHandOverIsNotPossibleAnyMore(t *testing.T) {
 	s := serve(t, wechat.ModePlain, func(int, http.ResponseWriter) string { return passive(t, wechat.Passive{Type: wechat.TransferToDesk}) })
-	a, err := newBot(t, s.URL, wechat.ModePlain).Ask(t.Context(), callback(), true, 5)
+	a, err := newBot(t, s.URL, wechat.ModePlain).Ask(t.Context(), callback(), true, 5, nil)
 	require.NoError(t, err)
 	require.Empty(t, a.Replies)
 	require.Contains(t, a.Silent, "put a rule with hand_over")
 	b := newBot(t, s.URL, wechat.ModePlain, func(c *backend.Config) { c.Bot.TransferText = "请回复“人工”" })
-	a, err = b.Ask(t.Context(), callback(), true, 5)
+	a, err = b.Ask(t.Context(), callback(), true, 5, nil)
 	require.NoError(t, err)
 	require.Equal(t, []wire.Content{{Type: "text", Text: "请回复“人工”"}}, a.Replies)
 }
@@ -202,7 +202,7 @@ func TestForeignAnswersAreRefused(t *testing.T) {
 			"https://example.com", "javascript:alert(1)", 1),
 	} {
 		s := serve(t, wechat.ModeSafe, func(int, http.ResponseWriter) string { return answer })
-		_, err := newBot(t, s.URL, wechat.ModeSafe).Ask(t.Context(), callback(), true, 5)
+		_, err := newBot(t, s.URL, wechat.ModeSafe).Ask(t.Context(), callback(), true, 5, nil)
 		require.Equal(t, fault.Final, fault.KindOf(err), "%s: %v", name, err)
 		require.NotContains(t, err.Error(), "secret", name)
 		require.NotContains(t, err.Error(), openID, name)
@@ -223,7 +223,7 @@ func TestRepeatsAsWeChatDoes(t *testing.T) {
 		}
 		return passive(t, wechat.Passive{Type: "text", Content: "third"})
 	})
-	a, err := newBot(t, s.URL, wechat.ModeSafe).Ask(t.Context(), callback(), true, 5)
+	a, err := newBot(t, s.URL, wechat.ModeSafe).Ask(t.Context(), callback(), true, 5, nil)
 	require.NoError(t, err)
 	require.Equal(t, "third", a.Replies[0].Text)
 	require.Equal(t, []string{doc, doc, doc}, s.docs)
@@ -231,11 +231,11 @@ func TestRepeatsAsWeChatDoes(t *testing.T) {
 	require.NotEqual(t, s.got[0].query.Nonce, s.got[1].query.Nonce)
 
 	down := serve(t, wechat.ModeSafe, func(_ int, w http.ResponseWriter) string { w.WriteHeader(http.StatusInternalServerError); return "" })
-	_, err = newBot(t, down.URL, wechat.ModeSafe, func(c *backend.Config) { c.Attempts = 2 }).Ask(t.Context(), callback(), true, 5)
+	_, err = newBot(t, down.URL, wechat.ModeSafe, func(c *backend.Config) { c.Attempts = 2 }).Ask(t.Context(), callback(), true, 5, nil)
 	require.Equal(t, fault.Ambiguous, fault.KindOf(err))
 	require.Len(t, down.got, 2)
 	once := serve(t, wechat.ModeSafe, func(_ int, w http.ResponseWriter) string { w.WriteHeader(http.StatusInternalServerError); return "" })
-	_, err = newBot(t, once.URL, wechat.ModeSafe, func(c *backend.Config) { c.IgnoresKey = true }).Ask(t.Context(), callback(), true, 5)
+	_, err = newBot(t, once.URL, wechat.ModeSafe, func(c *backend.Config) { c.IgnoresKey = true }).Ask(t.Context(), callback(), true, 5, nil)
 	require.Error(t, err)
 	require.Len(t, once.got, 1, "a bot that answers repeats twice is not asked again")
 }
@@ -264,7 +264,7 @@ func TestBoundsOfAnAnswer(t *testing.T) {
 	} {
 		s := serve(t, wechat.ModePlain, x.h)
 		b := newBot(t, s.URL, wechat.ModePlain, func(c *backend.Config) { c.Attempts, c.Timeout = 1, 100*time.Millisecond })
-		_, err := b.Ask(t.Context(), callback(), true, 5)
+		_, err := b.Ask(t.Context(), callback(), true, 5, nil)
 		require.Equal(t, x.kind, fault.KindOf(err), "%s: %v", name, err)
 	}
 }
@@ -288,6 +288,6 @@ func TestSettingsOfABot(t *testing.T) {
 		change(&c)
 		require.ErrorContains(t, c.Validate(), want)
 	}
-	_, err := newBot(t, "http://127.0.0.1:1", wechat.ModePlain).Ask(context.Background(), &wire.Callback{OpenID: openID}, true, 5)
+	_, err := newBot(t, "http://127.0.0.1:1", wechat.ModePlain).Ask(context.Background(), &wire.Callback{OpenID: openID}, true, 5, nil)
 	require.Equal(t, fault.Invalid, fault.KindOf(err), "a letter without its body")
 }
