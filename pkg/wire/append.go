@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// appender is a letter that writes its own JSON. Only the letter that the door
-// makes for every callback does: encoding/json costs it four times as much.
+// appender is a letter that writes its own JSON. Those that are made for every
+// callback do: encoding/json costs four times as much.
 type appender interface {
 	// sizeHint is about how long the JSON will be.
 	sizeHint() int

@@ -90,10 +90,14 @@ func marshal(l Letter) ([]byte, error) {
 	if a, ok := l.(appender); ok {
 		return a.appendJSON(make([]byte, 0, a.sizeHint())), nil
 	}
+	return marshalJSON(l)
+}
+
+func marshalJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(l); err != nil {
+	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
@@ -154,6 +158,10 @@ func Decode[T any, P interface {
 	if len(value) > MaxValue {
 		return nil, fmt.Errorf("decode %s: %d bytes: %w", want, len(value), ErrTooLarge)
 	}
+	if r, ok := any(&l).(reader); ok && read(value, r) {
+		return &l, nil
+	}
+	l = *new(T) // the reader may have begun
 	if err := json.Unmarshal(value, &l); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", want, ErrNotJSON)
 	}
