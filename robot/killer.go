@@ -15,8 +15,10 @@ import (
 const maxAhead = 10_000
 
 // begin takes a callback in hand, so that it is known if this process dies with
-// it. Whoever was in hand at a death before waits until it is alone; to wait for
-// that is no sign of trouble, and a stop ends it at once.
+// it: behind its permit, and before anything that can last or grow with what it
+// says – templates, engines, back ends. Its letter has been read and its rule
+// looked up before that. Whoever was in hand at a death before waits until it is
+// alone; to wait for that is no sign of trouble, and a stop ends it at once.
 func (r *Robot) begin(ctx context.Context, m *member, rec kafka.Record, hand *suspect.Hand) error {
 	if r.suspects.Try(rec, hand) {
 		return nil

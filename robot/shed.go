@@ -59,9 +59,9 @@ func (m *member) permit(ctx context.Context) (release func(), err error) {
 }
 
 // expiry is when a callback becomes too old for its rule. Its age counts from its
-// arrival at the door, by the clock of the door.
+// arrival at the door, by the clock of the door. A replay is old, and wanted.
 func expiry(c *wire.Callback, t engine.Terms) time.Time {
-	if t.MaxAge == 0 || c.ReceivedAt <= 0 {
+	if t.MaxAge == 0 || c.ReceivedAt <= 0 || c.ReplayOf != "" {
 		return time.Time{}
 	}
 	return time.UnixMilli(c.ReceivedAt).Add(t.MaxAge)

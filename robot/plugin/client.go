@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidegate/pkg/fault"
+	"tidegate/pkg/kafka"
 	"tidegate/pkg/outhttp"
 	"tidegate/pkg/wire"
 	"tidegate/robot/engine"
@@ -138,6 +139,9 @@ func (c *Client) once(ctx context.Context, cb *wire.Callback, body []byte) (said
 }
 
 func (c *Client) try(ctx context.Context, cb *wire.Callback, body []byte) (engine.Said, error) {
+	if err := kafka.Owned(ctx); err != nil {
+		return engine.Said{}, fault.Wrap(fault.Unavailable, c.op(), err)
+	}
 	a, err := c.http.Do(ctx, outhttp.Request{Method: http.MethodPost, URL: c.cfg.URL, Header: c.headers(cb, body), Body: body})
 	if err != nil {
 		if errors.Is(err, outhttp.ErrBlocked) {
