@@ -46,5 +46,6 @@ func (e *engines) newOps() (*telemetry.Ops, error) {
 		return nil, fmt.Errorf("ops: %w", err)
 	}
 	ops.Handle("GET /ops/v1/alarms", e.Alarms().Handler(e.node))
+	ops.Handle("GET /ops/v1/rules", e.rules)
 	return ops, nil
 }

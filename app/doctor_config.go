@@ -58,11 +58,8 @@ func (d *doctor) checkRules(context.Context) []finding {
 		role = RoleProxy
 	}
 	rules, err := rulesSource{path: d.cfg.Rules}.load(d.cfg, role)
-	switch {
-	case err != nil:
+	if err != nil {
 		return []finding{fail("correct the file; a running robot keeps its old rules meanwhile", "rules: %v", err)}
-	case role == RoleRobot && rules.Converses() && d.cfg.Robot.Dialogue.Key == "":
-		return []finding{fail("give robot.dialogue.key, the same for all robots; 'openssl rand -base64 32' makes one", "rules %s hold dialogues, and there is no place for them", d.cfg.Rules)}
 	}
 	return []finding{ok("rules %s, version %s", d.cfg.Rules, rules.Version())}
 }

@@ -34,6 +34,7 @@ type engines struct {
 	db       *sqldb.DB
 	admin    *kafka.Admin
 	panel    *control.Panel
+	rules    *rulesView
 }
 
 func newEngines(cfg Config, log *zap.Logger) *engines {
@@ -41,7 +42,8 @@ func newEngines(cfg Config, log *zap.Logger) *engines {
 	if len(key) == 0 {
 		key = []byte(rand.Text())
 	}
-	return &engines{cfg: cfg, log: log, reg: telemetry.NewRegistry(), hasher: telemetry.NewHasher(key), node: nodeName()}
+	reg := telemetry.NewRegistry()
+	return &engines{cfg: cfg, log: log, reg: reg, hasher: telemetry.NewHasher(key), node: nodeName(), rules: newRulesView(reg)}
 }
 
 // nodeName tells processes apart in rows and logs: host and process id.

@@ -58,10 +58,20 @@ type rulesSource struct {
 // ask whether the rules' back ends are configured: its file need not name them.
 func (r rulesSource) load(c Config, role Role) (*engine.Rules, error) {
 	known := knownTo(c, role)
+	read := engine.Load
 	if r.content != nil {
-		return engine.Parse(r.path, r.content, known)
+		read = func(path string, known engine.Known) (*engine.Rules, error) {
+			return engine.Parse(path, r.content, known)
+		}
 	}
-	return engine.Load(r.path, known)
+	rules, err := read(r.path, known)
+	if err == nil && role == RoleRobot && rules.Converses() && c.Robot.Dialogue.Key == "" {
+		err = fmt.Errorf("%s: a rule holds dialogues, and there is no place for them: give robot.dialogue.key, the same for all robots ('openssl rand -base64 32' makes one)", r.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rules, nil
 }
 
 // knownTo are the names that a role's rules may use.
@@ -131,6 +141,7 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 			return nil, err
 		}
 		d.AtOnce = rules.AtOnce
+		e.rules.took(RoleProxy, rules)
 	}
 	room, err := proxy.New(e.cfg.Proxy, e.cfg.proxyAccounts(), d)
 	if err != nil {
@@ -148,7 +159,10 @@ func buildProxy(e *engines, o partOptions) (*part, error) {
 		role: RoleProxy, services: []run.Service{room}, addr: map[string]string{"door": room.Addr()}, ops: ops,
 		ready:    map[string]func(context.Context) error{"queue": either(admin.Ping, room.CanSpool)},
 		accounts: func(c Config) error { return room.SetAccounts(c.proxyAccounts()) },
-		rules:    func(r *engine.Rules) { room.SetAtOnce(r.AtOnce) },
+		rules: func(r *engine.Rules) {
+			room.SetAtOnce(r.AtOnce)
+			e.rules.took(RoleProxy, r)
+		},
 	}, nil
 }
 
@@ -198,29 +212,24 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.rules.took(RoleRobot, rules)
 	admin, err := e.Admin()
 	if err != nil {
 		return nil, err
 	}
 	return live.into(&part{
-		role: RoleRobot, services: []run.Service{room}, stats: room.Stats, ops: robotOps(room),
+		role: RoleRobot, services: []run.Service{room}, stats: room.Stats,
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
 		rules: func(r *engine.Rules) {
 			if err := room.SetRules(r); err != nil {
 				e.log.Error("new rules are not taken; the old ones stay", zap.Error(err))
+				e.rules.refuse(RoleRobot, err)
+				return
 			}
+			e.rules.took(RoleRobot, r)
 		},
 	}), nil
-}
-
-// robotOps are the robot's endpoints on the operations listener.
-func robotOps(room *robot.Robot) map[string]http.Handler {
-	ops := map[string]http.Handler{}
-	if h := room.Guards(); h != nil {
-		ops["GET /ops/v1/guard/{backend}"] = h
-	}
-	return ops
 }
 
 func buildSender(ctx context.Context, e *engines) (*part, error) {

@@ -127,12 +127,20 @@ func watched(src Source, c Config) []string {
 	return paths
 }
 
+// refused shows that a change was not taken, for roles with rules.
+func (p *part) refused(e *engines, why error) {
+	if p.rules != nil {
+		e.rules.refuse(p.role, why)
+	}
+}
+
 // reload takes changed accounts and rules. Anything wrong with either leaves
 // both as they were and says so.
 func (p *part) reload(src Source, e *engines) {
 	log := e.log.Named("settings")
 	c, err := loadFor(src, p.role)
 	if err != nil {
+		p.refused(e, err)
 		log.Error("the changed configuration is not taken; the old one stays", zap.Error(err))
 		return
 	}
@@ -142,11 +150,13 @@ func (p *part) reload(src Source, e *engines) {
 	var rules *engine.Rules
 	if p.rules != nil && c.Rules != "" {
 		if rules, err = (rulesSource{path: c.Rules}).load(c, p.role); err != nil {
+			p.refused(e, err)
 			log.Error("the changed rules are not taken; accounts and rules stay as they are (a back end that was added takes a restart)", zap.Error(err))
 			return
 		}
 	}
 	if err := p.accounts(c); err != nil {
+		p.refused(e, err)
 		log.Error("the changed accounts are not taken; the old ones stay", zap.Error(err))
 		return
 	}
