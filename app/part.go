@@ -218,7 +218,7 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 		return nil, err
 	}
 	return live.into(&part{
-		role: RoleRobot, services: []run.Service{room}, stats: room.Stats,
+		role: RoleRobot, services: []run.Service{room}, stats: room.Stats, ops: robotOps(room),
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
 		rules: func(r *engine.Rules) {
@@ -230,6 +230,15 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 			e.rules.took(RoleRobot, r)
 		},
 	}), nil
+}
+
+// robotOps are the robot's endpoints on the operations listener.
+func robotOps(room *robot.Robot) map[string]http.Handler {
+	ops := map[string]http.Handler{}
+	if h := room.Guards(); h != nil {
+		ops["GET /ops/v1/guard/{backend}"] = h
+	}
+	return ops
 }
 
 func buildSender(ctx context.Context, e *engines) (*part, error) {
