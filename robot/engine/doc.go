@@ -1,11 +1,15 @@
-// Package engine decides what to do with one callback. It is pure: rules and
-// a callback go in, a decision comes out; it opens no connection, reads no
-// clock and keeps no state, so the same callback always gets the same answer
-// and a redelivery cannot change it.
+// Package engine decides what to do with one callback. It is pure: rules, a
+// callback and where its follower stands go in, a decision comes out, with
+// where the follower stands then; it opens no connection, reads no clock (the
+// time is that of the callback) and keeps no state, so the same callback always
+// gets the same answer and a redelivery cannot change it.
 //
-//	rules.yaml ── Parse ──▶ Rules ── Decide(callback) ──▶ Decision
+//	rules.yaml ── Parse ──▶ Rules ── DecideIn(callback, situation) ──▶ Decision
 //	                          │                            ├ replies, rendered
 //	                          │                            ├ a call; Render(answer) ──▶ replies
+//	                          │                            ├ an engine outside; Take(answer) ──▶ replies
+//	                          │                            ├ a limit; Refuse ──▶ what there is instead
+//	                          │                            ├ a dialogue's next state
 //	                          │                            └ silence
 //	                          └──── AtOnce(callback) ───▶ Instant, for the door
 //
