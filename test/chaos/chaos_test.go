@@ -19,6 +19,7 @@ func TestChaos(t *testing.T) {
 	}{
 		{"Ack", ack},
 		{"Crashes", crashes},
+		{"RobotDies", robotDies},
 		{"Loss", loss},
 		{"Order", order},
 		{"Breaks", breaks},

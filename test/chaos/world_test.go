@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -55,6 +56,7 @@ type shape struct {
 	spools  string               // folder of the spools; empty is in the run folder
 	set     func(i int) []string // further --set of a door; nil is none
 	extra   string               // further lines of the configuration
+	rules   string               // empty is rulesYAML
 }
 
 func newWorld(t *testing.T, e *engines, s shape) *world {
@@ -120,7 +122,7 @@ rules:
 
 func (w *world) writeConfig(s shape) {
 	rules := filepath.Join(w.h.Dir, "rules.yaml")
-	require.NoError(w.t, os.WriteFile(rules, []byte(rulesYAML), 0o600))
+	require.NoError(w.t, os.WriteFile(rules, []byte(cmp.Or(s.rules, rulesYAML)), 0o600))
 	w.config = filepath.Join(w.h.Dir, "tidegate-"+w.run+".yaml")
 	a, b := accounts[0], accounts[1]
 	text := fmt.Sprintf(configYAML, w.run, w.broker.Addr, w.e.redis.Addr, a.GhID, a.AppID, a.Token, a.EncodingAESKey, b.GhID, b.AppID, s.extra, appSecret, limits, rules)
