@@ -53,6 +53,8 @@ func (e *engines) Steering(ctx context.Context) (*steering, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.stack.Push("live settings", func(context.Context) error { return p.Close() })
+	p.Prime(ctx)
 	e.panel = p
 	return &steering{Panel: p, log: o.Log, first: true}, nil
 }

@@ -62,6 +62,9 @@ type Panel struct {
 	view  *View
 	knobs *Knobs
 	news  chan struct{} // something to report
+
+	closing sync.Once
+	closed  error
 }
 
 // New makes the panel; nothing is asked before Run.
@@ -122,12 +125,41 @@ func (p *Panel) Run(ctx context.Context) error {
 		return nil
 	}
 	p.view.run(ctx, p.dial)
-	if s := p.view.open(); s != nil && p.o.DB == nil {
-		if err := s.db.Close(); err != nil {
-			p.log.Warn("the database of the live settings did not close", zap.Error(err))
-		}
+	if err := p.Close(); err != nil {
+		p.log.Warn("the database of the live settings did not close", zap.Error(err))
 	}
 	return nil
+}
+
+// primeTimeout bounds the first look: a role starts without it.
+const primeTimeout = 2 * time.Second
+
+// Prime looks once, before Run and before the rooms put their knobs in, so that
+// a process which starts lets nothing through that the settings forbid. While
+// the database is away the files' values hold, and Run goes on asking.
+func (p *Panel) Prime(ctx context.Context) {
+	if p.o.Off != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, primeTimeout)
+	defer cancel()
+	if p.view.open() == nil {
+		p.view.dial(ctx, p.dial)
+	}
+	if s := p.view.open(); s != nil {
+		p.view.look(ctx, s)
+	}
+}
+
+// Close closes a database of the panel's own. Run does so at its end; it is for
+// whoever has primed a panel that never runs.
+func (p *Panel) Close() error {
+	s := p.view.open()
+	if s == nil || p.o.DB != nil {
+		return nil
+	}
+	p.closing.Do(func() { p.closed = s.db.Close() })
+	return p.closed
 }
 
 // dial opens a database of the panel's own and makes the tables.

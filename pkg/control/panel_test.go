@@ -175,6 +175,31 @@ func TestAChangeIsAtWorkOnEveryNode(t *testing.T) {
 	})
 }
 
+// A process that starts knows the settings before it lets anything through.
+func TestPrimeComesBeforeTheKnobs(t *testing.T) {
+	t.Parallel()
+	cfg := sqldbtest.SQLiteConfig(t)
+	_, err := control.NewStore(openDB(t, cfg), nil).Apply(t.Context(), change(card, limit(7)))
+	require.NoError(t, err)
+	p, err := control.New(control.Options{Node: "a", Config: control.DefaultConfig(), Dial: func(ctx context.Context) (*sqldb.DB, error) { return sqldb.Open(ctx, cfg) }})
+	require.NoError(t, err)
+	p.Prime(t.Context())
+	var told control.Step
+	p.Knobs().Put(control.Knob{Subject: card, File: file, Apply: func(s control.Step) { told = s }})
+	seven := control.Limit{Rate: 7, Burst: 1, Concurrency: 1}
+	require.Equal(t, control.Step{Now: seven, Target: seven, Version: 1}, told)
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close())
+
+	away, err := control.New(control.Options{Node: "b", Dial: func(ctx context.Context) (*sqldb.DB, error) { <-ctx.Done(); return nil, ctx.Err() }})
+	require.NoError(t, err)
+	began := time.Now()
+	away.Prime(t.Context())
+	require.Less(t, time.Since(began), within, "a database that hangs does not keep a role from starting")
+	require.Equal(t, control.Never, away.View().Age())
+	require.NoError(t, away.Close())
+}
+
 // Without the database the last known settings stay, the age grows, and it is
 // told once; a node that starts then has the file's values and comes after.
 func TestTheDatabaseIsAway(t *testing.T) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -191,8 +192,8 @@ func sameRow(a, b Row) bool {
 
 // failed counts a look that failed; the first one in a row is told.
 func (v *View) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // the process ends
 	}
 	v.met.failures.Inc()
 	v.mu.Lock()
