@@ -8,7 +8,9 @@ import (
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/wire"
 	"tidegate/robot/backend"
+	"tidegate/robot/binding"
 	"tidegate/robot/dialogue"
+	"tidegate/robot/history"
 	"tidegate/robot/plugin"
 )
 
@@ -52,6 +54,14 @@ type Config struct {
 	Engines []plugin.Config `koanf:"engines"`
 	// Dialogue is about what followers write in dialogues.
 	Dialogue dialogue.Config `koanf:"dialogue"`
+	// Binding says who knows which business user a follower is.
+	Binding binding.Config `koanf:"binding"`
+	// History is about what followers did last.
+	History history.Config `koanf:"history"`
+	// PublicAPI opens the robot's share of the public API (section api): bindings
+	// and the erasure of a follower's data. It takes the section database, where the
+	// keys are.
+	PublicAPI bool `koanf:"public_api"`
 }
 
 // DefaultConfig has no back end.
@@ -60,7 +70,7 @@ func DefaultConfig() Config {
 		Group: "tidegate-robot", Workers: 64, QueueHigh: 1000, QueueLow: 200,
 		MaxAge: time.Minute, PublishTimeout: 5 * time.Second, Recent: 4096,
 		SessionTimeout: 6 * time.Second, StalledAfter: 30 * time.Second, GiveUpAfter: 30 * time.Second,
-		Overload: DefaultOverloadConfig(),
+		Overload: DefaultOverloadConfig(), Binding: binding.DefaultConfig(), History: history.DefaultConfig(),
 	}
 }
 
@@ -111,6 +121,14 @@ func (c Config) Validate() error {
 			bad("backends, entry %d: the name %q is there twice: choose another", i+1, b.Name)
 		}
 		seen[b.Name] = true
+	}
+	if b := c.Binding; b.Backend != "" && !seen[b.Backend] {
+		bad("binding.backend %q: it is none of robot.backends: add it there", b.Backend)
+	} else if err := b.Validate(); err != nil {
+		bad("binding: %w", err)
+	}
+	if err := c.History.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -36,10 +36,14 @@ var errHold = errors.New("the callback is held")
 type seat struct {
 	place *dialogue.Place // nil: nobody needs to know
 	at    place
-	lost  error // not nil: it could not be found out in max_age
+	wants engine.Wants
+	user  string          // business user, if wanted
+	last  []engine.Action // if wanted
+	lost  error           // not nil: it could not be found out in max_age
 }
 
 func (s *seat) situation() (sit engine.Situation) {
+	sit.User, sit.Last = s.user, s.last
 	if s.place != nil {
 		sit.State = s.place.State
 	}
@@ -121,6 +125,10 @@ func (r *Robot) decide(ctx context.Context, rules Engine, c *wire.Callback, s *s
 	}
 	if s.lost != nil {
 		return engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}, s.lost
+	}
+	if err := r.know(ctx, c, s); err != nil {
+		d, _ := t.DecideIn(c, s.situation())
+		return withoutEffects(d), err
 	}
 	d, err := t.DecideIn(c, s.situation())
 	if err == nil && d.Limit != nil {

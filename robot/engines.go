@@ -15,7 +15,8 @@ import (
 func (r *Robot) makeEngines() error {
 	m := plugin.NewMetrics(r.d.Registry)
 	for _, e := range r.cfg.Engines {
-		c, err := plugin.New(e, plugin.Options{Limiter: ratelimit.New(e.Limit()), Metrics: m, Now: r.d.Now})
+		r.lines[engineLine(e.Name)] = newLine("engine", "engine "+e.Name, ratelimit.New(e.Limit()), r.cfg.Overload.patience(), r.m.waiting)
+		c, err := plugin.New(e, plugin.Options{Limiter: r.lines[engineLine(e.Name)], Metrics: m, Now: r.d.Now})
 		if err != nil {
 			return err
 		}
@@ -23,6 +24,9 @@ func (r *Robot) makeEngines() error {
 	}
 	return nil
 }
+
+// engineLine tells the lines of engines from those of back ends of the same name.
+func engineLine(name string) string { return "engine " + name }
 
 // askEngine asks the external engine of a decision. Its answer may move the
 // follower's dialogue, which is kept before the replies go out.

@@ -17,7 +17,7 @@ type permits interface {
 	Acquire(ctx context.Context, priority int) (release func(), err error)
 }
 
-// line is who waits for the permits of one account or one back end. The more
+// line is who waits for the permits of one account, back end or external engine. The more
 // urgent level goes first, and within a level who came first.
 //
 // Refusing needs no control loop, so nothing swings: a callback is refused when
@@ -28,7 +28,7 @@ type permits interface {
 // is short again refuses nobody. It is a CoDel in that only a line that stands
 // for a second is overload, and waiting time the signal.
 type line struct {
-	of       string // account or backend
+	of       string // account, backend or engine
 	name     string // for people
 	permits  permits
 	patience patience

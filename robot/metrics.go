@@ -47,10 +47,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"account", "result"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_robot_refused_total",
-			Help: "Callbacks that got no turn, by level and why: max_age (too old for their rule), or overload: account_wait, backend_wait (would wait for longer than their level may), account_late, backend_late (did), places (too many wait).",
+			Help: "Callbacks that got no turn, by level and why: max_age (too old for their rule), or overload: account_wait, backend_wait, engine_wait (would wait for longer than their level may), account_late, backend_late, engine_late (did), places (too many wait).",
 		}, []string{"account", "level", "why"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tidegate_robot_waiting", Help: "Callbacks that wait for a permit, by whose: account NAME or back end NAME.",
+			Name: "tidegate_robot_waiting", Help: "Callbacks that wait for a permit, by whose: account NAME, back end NAME or engine NAME.",
 		}, []string{"line", "level"}),
 		turn: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tidegate_robot_turn_seconds", Help: "From the arrival of a callback at the door until its turn comes, by level.", Buckets: buckets,

@@ -13,6 +13,7 @@ import (
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/wire"
+	"tidegate/robot/engine"
 )
 
 // outcome is everything that one record causes, ready to be published: the
@@ -21,6 +22,7 @@ import (
 type outcome struct {
 	rec      kafka.Record
 	callback *wire.Callback // nil if it could not be read
+	did      *engine.Action // what is remembered of it, or nil
 	identity string         // to be remembered once settled, or ""
 	state    wire.State
 	result   string // for metrics
@@ -107,7 +109,7 @@ func (r *Robot) quarantined(rec kafka.Record, c *wire.Callback) (*outcome, error
 
 // compose turns a verdict into letters.
 func (r *Robot) compose(rec kafka.Record, c *wire.Callback, v verdict) (*outcome, error) {
-	o := &outcome{rec: rec, callback: c, identity: c.IdentityHash, state: v.state, result: string(v.state)}
+	o := &outcome{rec: rec, callback: c, identity: c.IdentityHash, state: v.state, result: string(v.state), did: r.did(c, v)}
 	now := r.d.Now()
 	for i, content := range v.replies {
 		reply, err := replyTo(c, i+1, content, v, now)

@@ -21,8 +21,10 @@ import (
 	"tidegate/robot/allowance"
 	"tidegate/robot/backend"
 	"tidegate/robot/backend/bot"
+	"tidegate/robot/binding"
 	"tidegate/robot/dialogue"
 	"tidegate/robot/engine"
+	"tidegate/robot/history"
 	"tidegate/robot/plugin"
 	"tidegate/robot/suspect"
 )
@@ -76,6 +78,8 @@ type Robot struct {
 	dialogues  *dialogue.Store // nil: no place for them
 	allowances *allowance.Book // nil: nobody counts
 	holds      *holds
+	bindings   *binding.Book // nil: nobody knows
+	history    *history.Book // nil: nothing is remembered
 
 	mu      sync.Mutex
 	members map[string]*member
@@ -118,13 +122,15 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	if err := r.makeBots(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.makeEngines(), r.makeDialogues()); err != nil {
+	if err := errors.Join(r.makeEngines(), r.makeDialogues(), r.makeFollowers()); err != nil {
 		return nil, err
 	}
 	if err := r.SetRules(d.Rules); err != nil {
+		r.closeFollowers()
 		return nil, err
 	}
 	if err := r.SetAccounts(accounts); err != nil {
+		r.closeFollowers()
 		return nil, err
 	}
 	if err := r.makeGuards(); err != nil { // the last: they work from here on
@@ -147,7 +153,7 @@ func (r *Robot) SetRules(rules Engine) error {
 			return fmt.Errorf("set rules: a rule calls the back end %q, which is not configured: add it to robot.backends or restart with it", name)
 		}
 	}
-	if err := errors.Join(r.knowsBots(rules), r.knowsGuards(rules), r.knowsDialogues(rules)); err != nil {
+	if err := errors.Join(r.knowsBots(rules), r.knowsGuards(rules), r.knowsDialogues(rules), r.knowsFollowers(rules)); err != nil {
 		return err
 	}
 	r.rules.Store(&rules)
@@ -189,5 +195,6 @@ func (r *Robot) Run(ctx context.Context) error {
 	for _, e := range r.engines {
 		e.Close()
 	}
+	r.closeFollowers()
 	return err
 }

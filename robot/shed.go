@@ -28,9 +28,11 @@ func (r *Robot) admit(ctx context.Context, m *member, c *wire.Callback, terms en
 	if t.expired(r.d.Now()) {
 		return ctx, nothing, errExpired
 	}
-	if b := r.lines[terms.Backend]; b != nil {
-		if no := b.refuses(t.level); no != nil {
-			return ctx, nothing, no
+	for _, name := range []string{terms.Backend, engineLine(terms.Engine)} {
+		if l := r.lines[name]; l != nil {
+			if no := l.refuses(t.level); no != nil {
+				return ctx, nothing, no
+			}
 		}
 	}
 	if !m.places.take(t.level) {

@@ -43,6 +43,7 @@ func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 		return err
 	}
 	r.holds.drop(at)
+	r.remember(ctx, o)
 	r.m.settled(m.name, o, r.d.Now())
 	if o.identity != "" {
 		r.recent.add(rec, o.identity)
@@ -105,6 +106,7 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 	}
 	asked := time.Now()
 	terms := termsOf(rules, c, s)
+	s.wants = terms.Wants
 	ctx, release, err := r.admit(ctx, m, c, terms)
 	if v, ok := r.turnedAway(m, terms, err); ok {
 		return r.compose(rec, c, v)

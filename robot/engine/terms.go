@@ -15,6 +15,7 @@ type Terms struct {
 	Level   Level
 	Wants   Wants
 	Backend string // the back end or bot that is asked, or ""
+	Engine  string // the external engine that is asked, or ""
 	// MaxAge is how old the callback may be, counted from its arrival at the door,
 	// when its turn comes; 0 is no limit.
 	MaxAge   time.Duration
@@ -59,6 +60,8 @@ func (r *Rules) TermsIn(c *wire.Callback, s Situation) Terms {
 		t.Backend = u.call.backend
 	case u.bot != nil:
 		t.Backend = u.bot.name
+	case u.external != nil:
+		t.Engine = u.external.name
 	}
 	t.MaxAge, t.Wants = u.urgency.maxAge, u.wants
 	if u.quiet() || !answerable(c) {

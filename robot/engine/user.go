@@ -47,6 +47,16 @@ func (r *Rules) Wants() (w Wants) {
 	return w
 }
 
+// Limited lists the rules that a follower may cause so often only.
+func (r *Rules) Limited() []string {
+	return r.names(func(u *rule) string {
+		if u.limit == nil {
+			return ""
+		}
+		return u.name
+	})
+}
+
 // require reads what a follower must be for the rule to do what it does.
 func (r *reader) require(n *yaml.Node, u *rule, of string, _ Known) {
 	if s, _ := r.text(n, of+"require"); s != "bound" {
