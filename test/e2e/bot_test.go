@@ -239,6 +239,6 @@ func (b *bot) requireAsked(t *testing.T, w *world) int {
 		require.Equal(t, s.OpenID, s.QueryOpenID)
 		require.False(t, s.Repeat, "nothing went wrong, so nothing is asked twice")
 	}
-	require.Equal(t, answered, len(b.said))
+	require.Len(t, b.said, answered)
 	return answered
 }
