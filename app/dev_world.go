@@ -220,6 +220,9 @@ func (w *devWorld) openListeners(ops http.Handler) error {
 	api := http.NewServeMux()
 	api.Handle("/v1/pushes", w.parts[RoleSender].handler)
 	api.Handle("/", w.parts[RoleReceipts].handler)
+	if h := w.parts[RoleRobot].handler; h != nil {
+		api.Handle("/v1/accounts/", h)
+	}
 	for _, l := range []struct {
 		server **run.HTTPServer
 		name   string

@@ -217,8 +217,12 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	public, err := robotAPI(ctx, e, room)
+	if err != nil {
+		return nil, err
+	}
 	return live.into(&part{
-		role: RoleRobot, services: []run.Service{room}, stats: room.Stats, ops: robotOps(room),
+		role: RoleRobot, services: []run.Service{room}, stats: room.Stats, ops: robotOps(room), handler: public,
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
 		rules: func(r *engine.Rules) {
@@ -234,11 +238,26 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 
 // robotOps are the robot's endpoints on the operations listener.
 func robotOps(room *robot.Robot) map[string]http.Handler {
-	ops := map[string]http.Handler{}
+	ops := room.Ops()
 	if h := room.Guards(); h != nil {
 		ops["GET /ops/v1/guard/{backend}"] = h
 	}
 	return ops
+}
+
+// robotAPI is the robot's share of the public API, if it is to have one.
+func robotAPI(ctx context.Context, e *engines, room *robot.Robot) (http.Handler, error) {
+	if !e.cfg.Robot.PublicAPI {
+		return nil, nil
+	}
+	db, err := e.DB(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := api.Migrate(ctx, db); err != nil {
+		return nil, err
+	}
+	return room.Public(api.NewKeys(api.NewBook(db, nil))), nil
 }
 
 func buildSender(ctx context.Context, e *engines) (*part, error) {

@@ -98,7 +98,7 @@ func secretFor(name string) string {
 	switch {
 	case strings.Contains(strings.ToLower(name), "aes"):
 		return "Hs8dK2mQp4Xv7Zc1Bn5Lt9Rw3Yf6Jg0EuAiOqTkMxNA"
-	case strings.HasSuffix(name, "guard-key"):
+	case strings.HasSuffix(name, "guard-key"), strings.HasSuffix(name, "seal-key"):
 		return "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	case strings.HasSuffix(name, "robot-url"):
 		return "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=secret"
@@ -156,6 +156,7 @@ func TestSamplesStateTheDefaults(t *testing.T) {
 	require.Equal(t, d.Proxy.Spool, proxy.Proxy.Spool)
 	require.Equal(t, d.Topics, proxy.Topics)
 	robot.Robot.Backends, robot.Robot.Engines, robot.Robot.Dialogue = nil, nil, d.Robot.Dialogue
+	robot.Robot.Binding.Backend, robot.Robot.Binding.Key, robot.Robot.History.Keep, robot.Robot.History.Key = "", "", 0, ""
 	d.Robot.Group, d.Receipts.Group = "tidegate.robot", "tidegate.receipts" // as LoadConfig names them
 	require.Equal(t, d.Robot, robot.Robot)
 	require.Equal(t, d.Sender, sender.Sender)

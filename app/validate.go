@@ -39,6 +39,9 @@ func (c Config) Validate(role Role) error {
 		if c.Database.DSN != "" { // for live limits, which a robot can do without
 			errs = append(errs, at("database", c.Database.Validate()))
 		}
+		if c.Robot.PublicAPI {
+			errs = append(errs, at("api", c.API.Validate()), at("database", c.Database.Validate()))
+		}
 		if c.Rules == "" {
 			errs = append(errs, errors.New("rules: name the file of the robot's rules; deployments/config/rules.sample.yaml is a beginning"))
 		}

@@ -42,6 +42,9 @@ func (r *Robot) Guards() http.Handler {
 	for _, g := range r.guards {
 		all = append(all, g.Guard())
 	}
+	if r.bindings != nil {
+		all = append(all, r.bindings.Guard())
+	}
 	if len(all) == 0 {
 		return nil
 	}

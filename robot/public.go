@@ -28,10 +28,11 @@ func (r *Robot) Public(keys *api.Keys) http.Handler {
 
 // Ops is the robot's share of the operations listener.
 func (r *Robot) Ops() map[string]http.Handler {
-	if r.history == nil {
-		return nil
+	ops := map[string]http.Handler{}
+	if r.history != nil {
+		ops["GET /ops/v1/users/{account}/{openid}/actions"] = http.HandlerFunc(r.actions)
 	}
-	return map[string]http.Handler{"GET /ops/v1/users/{account}/{openid}/actions": http.HandlerFunc(r.actions)}
+	return ops
 }
 
 // actions answers with what a follower did last, the newest first.

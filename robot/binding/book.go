@@ -49,6 +49,9 @@ func New(cfg Config, call Caller, c *redis.Client, log *zap.Logger, reg promethe
 	return &Book{cfg: cfg, call: call, guard: g}, nil
 }
 
+// Guard is what stands in front of the authority, for its view and numbers.
+func (b *Book) Guard() *guard.Guard { return b.guard }
+
 // Close ends what the book does by itself.
 func (b *Book) Close() { b.guard.Close() }
 
