@@ -24,6 +24,9 @@ type Options struct {
 	// MessagesURL is where messages are read if that is another host than
 	// where pushes go. Empty: the same.
 	MessagesURL string
+	// BindingsURL is where robots serve bindings and erasure, if that is another
+	// host than where pushes go. Empty: the same.
+	BindingsURL string
 }
 
 // maxAnswer bounds an answer in bytes.
@@ -43,6 +46,7 @@ type Client struct {
 	http             *http.Client
 	key              string
 	pushes, messages string
+	bindings         string
 	tries            int
 }
 
@@ -52,11 +56,14 @@ func New(base, key string, o Options) (*Client, error) {
 	if o.MessagesURL == "" {
 		o.MessagesURL = base
 	}
+	if o.BindingsURL == "" {
+		o.BindingsURL = base
+	}
 	c := &Client{http: o.HTTP, key: key, tries: o.Tries}
 	for _, u := range []struct {
 		in  string
 		out *string
-	}{{base, &c.pushes}, {o.MessagesURL, &c.messages}} {
+	}{{base, &c.pushes}, {o.MessagesURL, &c.messages}, {o.BindingsURL, &c.bindings}} {
 		p, err := url.Parse(u.in)
 		if err != nil || p.Scheme != "http" && p.Scheme != "https" || p.Host == "" || p.User != nil || p.RawQuery != "" || p.Fragment != "" {
 			return nil, errors.New("new client: give the address as scheme and host, for instance https://gate.example.com")
@@ -177,6 +184,9 @@ func (c *Client) once(ctx context.Context, method, target string, headers map[st
 	}
 	if res.StatusCode != want {
 		return problem(res, b)
+	}
+	if out == nil {
+		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		return fmt.Errorf("read answer: %w", err)
