@@ -9,6 +9,7 @@ import (
 	"tidegate/pkg/control"
 	"tidegate/pkg/crash"
 	"tidegate/pkg/kafka"
+	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
 	"tidegate/pkg/run"
 	"tidegate/pkg/sqldb"
@@ -44,6 +45,8 @@ type Config struct {
 	Rules string `koanf:"rules"`
 	// Alarms says who is told when something needs a person.
 	Alarms alarm.Config `koanf:"alarms"`
+	// Permits says how caps are shared by all processes of a role.
+	Permits ratelimit.Config `koanf:"permits"`
 	// Control is about limits that are changed while roles run.
 	Control control.Config `koanf:"control"`
 	// StopTimeout bounds a clean stop.
@@ -118,6 +121,7 @@ func DefaultConfig() Config {
 		Database:    sqldb.DefaultConfig(),
 		WeChat:      WeChatConfig{BaseURLs: []string{"https://api.weixin.qq.com", "https://api2.weixin.qq.com"}, Timeout: 5 * time.Second},
 		Alarms:      alarm.DefaultConfig(),
+		Permits:     ratelimit.DefaultConfig(),
 		Control:     control.DefaultConfig(),
 		StopTimeout: 15 * time.Second,
 		Proxy:       proxy.DefaultConfig(),

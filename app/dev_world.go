@@ -86,6 +86,7 @@ func devConfig(o DevOptions, dir string, s wechatsim.Account) Config {
 	c.Topics.Partitions, c.Topics.Replication, c.Topics.MinISR = wire.PartitionsEmbedded, 1, 1
 	c.Database.DSN = filepath.Join(dir, "tidegate.db")
 	c.Database.Synchronous = "normal"
+	c.Permits.MaxNodes, c.Permits.Timeout, c.Permits.PlaceLife = 1, 150*time.Millisecond, 500*time.Millisecond // one process, which is busy
 	c.Rules = o.Rules
 	c.Robot.Dialogue.Key = rand.Text() // dialogues end with the embedded Redis
 	c.Accounts = []AccountConfig{{

@@ -13,6 +13,7 @@ import (
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/control"
 	"tidegate/pkg/kafka"
+	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
 	"tidegate/pkg/run"
 	"tidegate/pkg/sqldb"
@@ -34,6 +35,7 @@ type engines struct {
 	db       *sqldb.DB
 	admin    *kafka.Admin
 	panel    *control.Panel
+	permits  *ratelimit.Cluster
 	rules    *rulesView
 }
 

@@ -199,8 +199,12 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	permits, err := e.Permits()
+	if err != nil {
+		return nil, err
+	}
 	d := robot.Deps{
-		Knobs: live.Knobs(),
+		Knobs: live.Knobs(), Permits: permits,
 		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Redis: r, Rules: rules,
 		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg, Alarms: e.Alarms(), Node: e.node,
 	}
@@ -280,6 +284,10 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	permits, err := e.Permits()
+	if err != nil {
+		return nil, err
+	}
 	calls, err := wechat.NewClient(nil, wechat.Options{BaseURLs: e.cfg.WeChat.BaseURLs, Timeout: e.cfg.WeChat.Timeout})
 	if err != nil {
 		return nil, err
@@ -293,7 +301,7 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	room, err := sender.New(ctx, cfg, sender.Deps{
 		Kafka: e.cfg.Kafka, Publisher: producer, Redis: r, DB: db, WeChat: calls, Keys: api.NewKeys(api.NewBook(db, nil)),
 		IDs: idgen.NewGenerator(numbers, nil), Topics: e.cfg.Topics.Names(), Log: e.log, Reg: e.reg, Alarms: e.Alarms(),
-		Knobs: live.Knobs(),
+		Knobs: live.Knobs(), Permits: permits,
 	})
 	if err != nil {
 		return nil, err

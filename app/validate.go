@@ -25,6 +25,7 @@ func (c Config) Validate(role Role) error {
 		at("kafka", c.Kafka.Validate()),
 		c.Alarms.Validate(),
 		c.Control.Validate(),
+		c.Permits.Validate(),
 		c.validateAccounts(role),
 		c.validateListeners(role),
 	}

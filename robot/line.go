@@ -93,6 +93,9 @@ func (l *line) judge(level engine.Level) *refusal {
 	if most == 0 {
 		return nil
 	}
+	if rests(l.permits) && l.waiting != (perLevel{}) {
+		l.meter.begin(l.now()) // what comes now says nothing about what will come
+	}
 	if d, ok := l.meter.wait(l.now(), l.waiting, level); ok && d > most {
 		return &refusal{line: l, why: "wait"}
 	}

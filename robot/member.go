@@ -19,12 +19,13 @@ import (
 type member struct {
 	name     string
 	workers  int
-	limiter  *ratelimit.Limiter
+	limiter  ratelimit.Permits
 	line     *line // of the limiter
 	places   *places
 	group    *kafka.Group
 	running  context.Context    // of the present or last run
 	cancel   context.CancelFunc // nil before the first run
+	retired  bool               // its account is gone; guarded by Robot.mu
 	faulty   faulty
 	shedding *shedding
 	log      *zap.Logger
@@ -69,6 +70,7 @@ func (r *Robot) setMembers(accounts []Account) (gone []string, err error) {
 		}
 		if next[name] == nil {
 			gone = append(gone, name)
+			old.retire()
 		}
 	}
 	for _, a := range accounts {
@@ -93,7 +95,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 	if old != nil {
 		m.limiter, m.shedding = old.limiter, old.shedding
 	} else {
-		m.limiter = ratelimit.New(a.Limits.limit())
+		m.limiter = r.d.permits("robot."+a.Name, a.Limits.limit())
 	}
 	// Those who wait are more than those who work; without a cap of the account's
 	// the workers are one.
@@ -136,6 +138,7 @@ func (r *Robot) start(m *member) {
 	r.working.Go(func() {
 		defer cancel()
 		defer r.recovered(m) // what has ended is not faulty
+		defer r.ended(m)
 		if err := m.group.Run(ctx); err != nil {
 			select {
 			case r.failed <- fmt.Errorf("account %s: %w", m.name, err):

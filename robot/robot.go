@@ -54,10 +54,13 @@ type Deps struct {
 	Log       *zap.Logger
 	Hasher    telemetry.Hasher
 	Registry  prometheus.Registerer
-	Alarms    *alarm.Board     // nil tells nobody
-	Knobs     *control.Knobs   // nil: the caps are the configuration's
-	Node      string           // names this process in alarms
-	Now       func() time.Time // nil is the real clock; it stamps letters only
+	Alarms    *alarm.Board // nil tells nobody
+	// Permits makes the caps of accounts and back ends; nil: this process alone
+	// holds to them.
+	Permits func(name string, l ratelimit.Limit) ratelimit.Permits
+	Knobs   *control.Knobs   // nil: the caps are the configuration's
+	Node    string           // names this process in alarms
+	Now     func() time.Time // nil is the real clock; it stamps letters only
 }
 
 // Robot is the room.
@@ -110,7 +113,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	r.suspects = suspect.New(d.Redis, maxAhead, cfg.Workers/2, d.Log)
 	bm := backend.NewMetrics(d.Registry)
 	for _, b := range cfg.Backends {
-		l := ratelimit.New(b.Limit())
+		l := r.d.permits("backend."+b.Name, b.Limit())
 		r.lines[b.Name] = newLine("backend", "back end "+b.Name, l, cfg.Overload.patience(), r.m.waiting)
 		c, err := backend.New(b, r.lines[b.Name], bm)
 		if err != nil {

@@ -18,7 +18,7 @@ func alarming(t *testing.T) (*Sender, *station, func() []string) {
 	t.Helper()
 	s := &Sender{alarms: alarm.NewBoard(zap.NewNop(), nil, nil), stations: map[string]*station{}}
 	l := ratelimit.Limit{Rate: 160, Burst: 16, Concurrency: 8}
-	st := newStation(Account{Name: "shop", AppID: "wx", Limits: Limits{Replies: l, Template: l, Subscription: l}}, time.Hour, zap.NewNop())
+	st := newStation(Account{Name: "shop", AppID: "wx", Limits: Limits{Replies: l, Template: l, Subscription: l}}, time.Hour, nil, zap.NewNop())
 	s.announce(st)
 	return s, st, func() []string {
 		out := []string{}

@@ -38,14 +38,15 @@ func midnight(now time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, beijing)
 }
 
-// road is one API of one account: its cap and whether it is open. Places bound
+// road is one API of one account: its cap, which all senders hold to together
+// where permits are shared, and whether it is open. Places bound
 // the messages between intent and outcome (the F of reliability.md 2a); the
 // pace bounds departures.
 type road struct {
 	account string
 	api     wechat.API
-	places  *ratelimit.Limiter
-	pace    *ratelimit.Limiter
+	places  ratelimit.Permits
+	pace    ratelimit.Permits
 	own     brake  // of this API
 	whole   *brake // of the account, shared by its roads
 	log     *zap.Logger
@@ -68,11 +69,11 @@ type refusedTemplate struct {
 	said  answer
 }
 
-func newRoad(account string, api wechat.API, l ratelimit.Limit, whole *brake, quota time.Duration, log *zap.Logger) *road {
+func newRoad(account string, api wechat.API, l ratelimit.Limit, whole *brake, quota time.Duration, permits Permits, log *zap.Logger) *road {
 	return &road{
 		account: account, api: api, whole: whole, limit: l, factor: 1, quota: quota,
-		places:    ratelimit.New(ratelimit.Limit{Concurrency: l.Concurrency}),
-		pace:      ratelimit.New(ratelimit.Limit{Rate: l.Rate, Burst: l.Burst, StartFull: l.StartFull}),
+		places:    permits.of(knobOf(account, api)+".places", ratelimit.Limit{Concurrency: l.Concurrency}),
+		pace:      permits.of(knobOf(account, api), ratelimit.Limit{Rate: l.Rate, Burst: l.Burst, StartFull: l.StartFull}),
 		log:       log.With(zap.String("account", account), zap.String("api", string(api))),
 		templates: map[string]refusedTemplate{},
 	}

@@ -17,8 +17,8 @@ func aRoad(t *testing.T, quota time.Duration) (*road, *road, *observer.ObservedL
 	core, logs := observer.New(zap.InfoLevel)
 	var whole brake
 	l := ratelimit.Limit{Rate: 160, Burst: 16, Concurrency: 8}
-	return newRoad("shop", wechat.APITemplateSend, l, &whole, quota, zap.New(core)),
-		newRoad("shop", wechat.APICustomSend, l, &whole, quota, zap.New(core)), logs
+	return newRoad("shop", wechat.APITemplateSend, l, &whole, quota, nil, zap.New(core)),
+		newRoad("shop", wechat.APICustomSend, l, &whole, quota, nil, zap.New(core)), logs
 }
 
 // meet is one request at a time with an answer.
@@ -136,7 +136,7 @@ func TestQuotaComesBackAtMidnightInBeijing(t *testing.T) {
 
 func TestTooFastHalvesTheRateAndItRecovers(t *testing.T) {
 	r, _, _ := aRoad(t, 0)
-	rate := func() float64 { return r.pace.Limit().Rate }
+	rate := func() float64 { return r.pace.(*ratelimit.Limiter).Limit().Rate }
 	now := day
 	tickets := make([]ticket, 8)
 	for i := range tickets {

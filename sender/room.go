@@ -50,6 +50,7 @@ type Deps struct {
 	Log       *zap.Logger
 	Reg       prometheus.Registerer
 	Alarms    *alarm.Board     // nil tells nobody
+	Permits   Permits          // nil: the caps hold in this process alone
 	Knobs     *control.Knobs   // nil: the caps are the configuration's
 	Now       func() time.Time // nil: the real clock
 }
@@ -65,6 +66,7 @@ type Sender struct {
 	now     func() time.Time
 	alarms  *alarm.Board
 	knobs   *control.Knobs
+	permits Permits
 	met     *metrics
 	outbox  outbox
 	memory  *memory
@@ -102,7 +104,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	}
 	s := &Sender{
 		cfg: cfg, kafka: d.Kafka, wechat: d.WeChat, topics: d.Topics, log: log, reg: d.Reg, now: d.Now,
-		alarms: d.Alarms, knobs: d.Knobs, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
+		alarms: d.Alarms, knobs: d.Knobs, permits: d.Permits, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if s.intents, err = intent.Open(ctx, d.DB, intent.Options{Node: cfg.Node, Keep: cfg.KeepIntents, Now: d.Now}, d.Reg); err != nil {
@@ -175,6 +177,9 @@ func (s *Sender) setStations(accounts []Account) (gone []string) {
 			delete(s.stations, name)
 			st.leave()
 			s.forget(st)
+			if s.group == nil {
+				st.close() // nothing runs that would do it
+			}
 			gone = append(gone, name)
 		}
 	}
@@ -187,7 +192,7 @@ func (s *Sender) setStation(a Account) {
 	if s.stations[a.Name] != nil {
 		return
 	}
-	st := newStation(a, s.cfg.QuotaPause, s.log)
+	st := newStation(a, s.cfg.QuotaPause, s.permits, s.log)
 	s.announce(st)
 	s.stations[a.Name] = st
 	if s.group != nil {

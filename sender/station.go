@@ -31,12 +31,12 @@ type station struct {
 
 var lanes = []string{wire.LaneReplies, wire.LaneRealtime, wire.LaneBulk}
 
-func newStation(a Account, quota time.Duration, log *zap.Logger) *station {
+func newStation(a Account, quota time.Duration, permits Permits, log *zap.Logger) *station {
 	st := &station{name: a.Name, places: map[wechat.API]int{}, grown: make(chan struct{})}
 	st.gone, st.leave = context.WithCancel(context.Background())
 	for _, api := range []wechat.API{wechat.APICustomSend, wechat.APITemplateSend, wechat.APIBizSend} {
 		st.places[api] = a.Limits.of(api).Concurrency
-		st.roads = append(st.roads, newRoad(a.Name, api, a.Limits.of(api), &st.whole, quota, log))
+		st.roads = append(st.roads, newRoad(a.Name, api, a.Limits.of(api), &st.whole, quota, permits, log))
 	}
 	st.workers = workersFor(st.places)
 	return st
@@ -120,6 +120,7 @@ func workersFor(places map[wechat.API]int) map[string]int {
 func (s *Sender) consume(ctx context.Context, st *station) error {
 	s.serving.Add(1)
 	defer s.serving.Add(-1)
+	defer st.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(st.gone, cancel)()

@@ -49,6 +49,8 @@ type Shared struct {
 	askedAt int64 // when the last question left
 	triedAt int64 // when it ended
 	retryAt int64 // when to ask again is of use
+	put     bool  // the server's clock was put forward, which it does not know yet
+	restTo  int64 // until when nothing can be given out
 	// The last answer: which beginning of the cap, the server's time in µs, and
 	// when its question left.
 	begun, serverAt, leftAt int64
@@ -247,6 +249,15 @@ func (s *Shared) known(now int64) Limit {
 		return lower(l, s.limit)
 	}
 	return s.limit
+}
+
+// Paused reports that permits rest for a reason that says nothing about how many
+// there are: the cap has begun anew, or Redis does not answer and this node does
+// not live on its share yet. Who measures how fast permits come has to begin again.
+func (s *Shared) Paused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.share == nil && (!s.heard || s.failing != 0 || s.now() < s.restTo)
 }
 
 // Limit is the limit in force, as far as this node knows.

@@ -21,11 +21,13 @@ type question struct {
 	how    change
 	begun  int64 // the beginning that it knows
 	latest int64 // the server's time is not later than that, in µs
+	put    bool  // the server's clock was put forward
 	leave  bool
 }
 
 // answer is what it is told. Times are the server's, in microseconds.
 type answer struct {
+	late           bool // the server thinks that the question was too late; nothing else is said
 	empty          bool // the cap began empty
 	now            int64
 	count          int64
@@ -37,6 +39,7 @@ type answer struct {
 	version        int64
 	limit          Limit
 	begun          int64
+	rest           time.Duration // before anything can be given out
 }
 
 // slot is when permit i may be used first.
@@ -68,26 +71,33 @@ func newStore(c *redis.Client, name string, life time.Duration) *store {
 }
 
 func (s *store) ask(ctx context.Context, q question) (answer, error) {
-	now, leave := "", ""
+	now := ""
 	if s.clock != nil {
 		now = strconv.FormatInt(s.clock().UnixMicro(), 10)
-	}
-	if q.leave {
-		leave = "1"
 	}
 	us, part := period(q.limit.Rate)
 	v, err := s.script.Run(ctx, s.redis, s.keys, now, q.node, q.want, q.have, q.flight, q.pledge, q.places,
 		q.how.version, strconv.FormatFloat(q.limit.Rate, 'g', -1, 64), us, part, q.limit.Burst, q.limit.Concurrency, q.how.ramp.Milliseconds(),
-		horizon.Microseconds(), settle.Microseconds(), gap.Microseconds(), s.life.Microseconds(), keep.Milliseconds(), most, q.begun, q.latest, leave)
+		horizon.Microseconds(), settle.Microseconds(), gap.Microseconds(), s.life.Microseconds(), keep.Milliseconds(), most, q.begun, q.latest, flag(q.leave), flag(q.put))
 	if err != nil || q.leave {
 		return answer{}, err
 	}
 	return parse(v)
 }
 
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return ""
+}
+
 func parse(v any) (answer, error) {
 	list, _ := v.([]any)
-	if len(list) != 16 {
+	if len(list) == 1 {
+		return answer{late: true}, nil
+	}
+	if len(list) != 17 {
 		return answer{}, fault.New(fault.Internal, "ask for permits", "an answer of %d fields: something else uses the key", len(list))
 	}
 	num := func(i int) int64 { n, _ := list[i].(int64); return n }
@@ -100,6 +110,6 @@ func parse(v any) (answer, error) {
 		empty: num(0) == 1, now: num(1), count: min(num(2), most), first: num(3), part: num(4), step: num(5), stepPart: num(6),
 		slack: num(7), life: num(8), wait: time.Duration(num(9)) * time.Microsecond, allow: int(num(10)), version: num(11),
 		limit: Limit{Rate: rate, Burst: int(num(13)), Concurrency: int(num(14))}.clamp(),
-		begun: num(15),
+		begun: num(15), rest: time.Duration(num(16)) * time.Microsecond,
 	}, nil
 }

@@ -55,12 +55,15 @@ func (s *Shared) consult(parent context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking, s.triedAt = false, s.now()
-	if err != nil {
-		if parent.Err() == nil {
-			s.failed(err, left)
-		}
-	} else {
+	took := time.Duration(s.triedAt - left)
+	switch {
+	case err == nil && a.late && took <= s.cfg.Timeout:
+		// It was in time by our clock, so theirs was put forward: that is said at once.
+		s.put, s.askedAt = true, left-int64(beat)
+	case err == nil && !a.late:
 		s.learned(q, a, left)
+	case parent.Err() == nil:
+		s.failed(err, left)
 	}
 	s.arm()
 }
@@ -78,9 +81,8 @@ func (s *Shared) question(now int64) question {
 		flight: s.inFlight, places: need, pledge: max(s.inFlight, min(s.allow, need)),
 	}
 	q.want = max(q.want, 0)
-	// The question takes no longer than Timeout to be looked at, or its answer is
-	// not taken.
-	q.begun, q.latest = s.begun, s.serverAt+(now-s.leftAt+int64(s.cfg.Timeout+margin))/int64(time.Microsecond)
+	// The question takes no longer than Timeout to be looked at, or it is too late.
+	q.put, q.begun, q.latest = s.put, s.begun, s.serverAt+(now-s.leftAt+int64(s.cfg.Timeout+margin))/int64(time.Microsecond)
 	s.allow = min(s.allow, q.pledge)
 	return q
 }
@@ -91,7 +93,7 @@ func (s *Shared) learned(q question, a answer, left int64) {
 	if s.share != nil {
 		s.log.Info("permits are shared again", zap.String("cap", s.name))
 	}
-	s.failing, s.failedAt, s.share = 0, 0, nil
+	s.failing, s.failedAt, s.share, s.put = 0, 0, nil, false
 	s.stats.shared.Set(1)
 	if !s.heard {
 		s.pace = newGCRA(Limit{Rate: a.limit.Rate, Burst: a.limit.Burst, StartFull: true}, now)
@@ -104,6 +106,7 @@ func (s *Shared) learned(q question, a answer, left int64) {
 		l = lower(s.own, l)
 	}
 	s.hold(l, now)
+	s.restTo = now + int64(a.rest)
 	if a.empty {
 		s.stats.empty.Inc()
 	}

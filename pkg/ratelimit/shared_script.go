@@ -14,7 +14,8 @@ import "tidegate/pkg/redis"
 //	              (only where a change of nodes costs time, see pen)
 //	  pcold       no new places before
 //	  ep          the number of beginnings: one more whenever the cap begins empty
-//	  ver rate us f burst conc   the limit that holds
+//	  ver rate us f burst conc   the limit that holds, and
+//	  vat         when a node last went by its version
 //	  rfrom rat rms              the rate (permits a µs) that it rises from, since
 //	                             when, over how many ms; rms 0 if it does not rise
 //	KEYS[2] hash, node -> seen:held:places:want:granted:ver:us:f:burst:conc:rate
@@ -27,12 +28,14 @@ import "tidegate/pkg/redis"
 //	  no cap), 14 ramp in ms, then in µs: 15 horizon, 16 settle, 17 gap, 18 life;
 //	  19 life of the keys in ms, 20 the most permits at once, 21 the number of
 //	  beginnings that it knows, 22 the time that it cannot be later than by its
-//	  clock, 23 '1' to leave
+//	  clock, 23 '1' to leave, 24 '1' if it is sure that the clock was put forward
 //
 // Result: {1 if it began empty, time, number of permits, theoretical time of the
 // first (µs, part), period (µs, part), slack, life of a permit, µs until asking
 // again is of use, places that the node may use, version, rate, burst, places of
-// all, number of beginnings}; {} for a node that leaves. Permit i may be used from
+// all, number of beginnings, µs of rest before anything can be given out}; {} for a
+// node that leaves; {time} for a question that comes too late, or is the first after
+// the clock was put forward: only the node can tell which. Permit i may be used from
 // max(time, theoretical time + i periods - slack).
 //
 // Why every window holds: a permit of slot s leaves in [s, s+J]. Slots follow the
@@ -61,21 +64,22 @@ local function text(n) return string.format('%.0f', n) end
 
 local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or 'none'
-local h = redis.call('HMGET', KEYS[1], 'at', 'run', 'tu', 'tf', 'last', 'turn', 'tend', 'pcold', 'ver', 'rate', 'us', 'f', 'burst', 'conc', 'rfrom', 'rat', 'rms', 'ep')
+local h = redis.call('HMGET', KEYS[1], 'at', 'run', 'tu', 'tf', 'last', 'turn', 'tend', 'pcold', 'ver', 'rate', 'us', 'f', 'burst', 'conc', 'rfrom', 'rat', 'rms', 'ep', 'vat')
 local function n(i) return tonumber(h[i] or '0') end
 local at = n(1)
 local lost = not h[1] or h[2] ~= run or now < at - 1000
 local ep = n(18)
 local stepped = ARGV[21] == h[18] and now > tonumber(ARGV[22])
+if stepped and not lost and ARGV[24] ~= '1' then return {now} end
 local cold = lost or stepped or now - at > gap
 if cold then ep = ep + 1 end
 if not lost and now < at then now = at end
 
--- The limit: the newest version; of those who hold it the lowest.
+-- The limit: the newest version; of those who hold it the lowest. One that nobody
+-- has held for 10 s is forgotten: numbers may have begun anew.
 local stored = {v = h[9] and n(9) or -1, rate = h[10], us = n(11), f = n(12), burst = n(13), conc = n(14)}
 local mine = {v = tonumber(ARGV[8]), rate = ARGV[9], us = tonumber(ARGV[10]), f = tonumber(ARGV[11]), burst = tonumber(ARGV[12]), conc = tonumber(ARGV[13])}
-local ver = math.max(mine.v, stored.v)
-local lim
+local ver, vat, lim = mine.v, n(19), nil
 local function consider(l)
   if l.v ~= ver then return end
   if not lim then
@@ -86,7 +90,6 @@ local function consider(l)
   lim.burst = math.min(lim.burst, l.burst)
   if lim.conc == 0 or l.conc > 0 and l.conc < lim.conc then lim.conc = l.conc end
 end
-consider(mine)
 if lost then redis.call('DEL', KEYS[2]) end
 local nodes = redis.call('HGETALL', KEYS[2])
 local others, granted, turnWants = {}, 0, false
@@ -107,11 +110,15 @@ for i = 1, #nodes, 2 do
       o.wants = true
       if o.id == h[6] and seen + 300000 > now then turnWants = true end
     end
+    o.limit = {v = tonumber(e[6]), us = tonumber(e[7]), f = tonumber(e[8]), burst = tonumber(e[9]), conc = tonumber(e[10]), rate = e[11]}
+    ver = math.max(ver, o.limit.v)
     others[#others + 1] = o
-    consider({v = tonumber(e[6]), us = tonumber(e[7]), f = tonumber(e[8]), burst = tonumber(e[9]), conc = tonumber(e[10]), rate = e[11]})
   end
 end
-lim = lim or stored
+if stored.v > ver and now - vat < 10000000 then ver = stored.v end
+consider(mine)
+for _, o in ipairs(others) do consider(o.limit) end
+if lim then vat = now else lim = stored end
 
 -- The pace. While a rate rises, slots follow it; burst and life are the target's.
 local target = lim.us + lim.f / UNIT
@@ -147,7 +154,11 @@ local pen = math.ceil(math.max(J - spread, 0))
 local tu, tf, last, turn, tend = n(3), n(4), n(5), h[6] or '', n(7)
 local fresh
 if cold then fresh = now + settle elseif differs then fresh = math.max(now, last) + JMAX end
-if fresh then tu, tf, last, turn, tend = fresh + slack + pu, pf, 0, '', 0 end
+local rest = 0
+if fresh then
+  tu, tf, last, turn, tend = fresh + slack + pu, pf, 0, '', 0
+  rest = fresh - now
+end
 
 -- Places: what nodes can use, and where that is too much the same for all. One
 -- that does not divide goes round.
@@ -172,7 +183,10 @@ if lim.conc > 0 then
     left = left - o.places
   end
   allow = math.max(0, math.min(places, share, lim.conc - taken))
-  if now < pcold then allow = math.min(allow, pledge) end
+  if now < pcold then
+    allow = math.min(allow, pledge)
+    rest = math.max(rest, pcold - now)
+  end
 end
 
 -- Permits.
@@ -216,12 +230,12 @@ end
 
 redis.call('HSET', KEYS[1], 'at', text(now), 'run', run, 'tu', text(tu), 'tf', text(tf), 'last', text(last), 'turn', turn, 'tend', text(tend),
   'pcold', text(pcold), 'ver', text(ver), 'rate', lim.rate, 'us', text(lim.us), 'f', text(lim.f), 'burst', text(lim.burst), 'conc', text(lim.conc),
-  'rfrom', string.format('%.17g', rfrom), 'rat', text(rat), 'rms', text(rms), 'ep', text(ep))
+  'rfrom', string.format('%.17g', rfrom), 'rat', text(rat), 'rms', text(rms), 'ep', text(ep), 'vat', text(vat))
 local held = lim.conc > 0 and math.max(pledge, allow) or 0
 redis.call('HSET', KEYS[2], me, table.concat({text(now), text(held), text(places), text(want), text(granted), text(mine.v),
   text(mine.us), text(mine.f), text(mine.burst), text(mine.conc), mine.rate}, ':'))
 redis.call('PEXPIRE', KEYS[1], ARGV[19])
 redis.call('PEXPIRE', KEYS[2], ARGV[19])
-return {cold and 1 or 0, now, count, bu, bf, pu, pf, slack, J, math.floor(wait), allow, ver, lim.rate, lim.burst, lim.conc, ep}`
+return {cold and 1 or 0, now, count, bu, bf, pu, pf, slack, J, math.floor(wait), allow, ver, lim.rate, lim.burst, lim.conc, ep, rest}`
 
 var askScript = redis.NewScript(askText)

@@ -391,6 +391,12 @@ func TestSharedLimitsByVersion(t *testing.T) {
 		from := w.since()
 		w.live(time.Second)
 		require.InDelta(t, 300, within(w.departures(), from, from+int64(time.Second)), 6)
+		b.Close() // nobody is left who knows version 3
+		c := w.node(old, 40, 0)
+		w.live(3 * time.Second)
+		require.Equal(t, high, c.Limit(), "it is not forgotten soon")
+		w.live(9 * time.Second)
+		require.Equal(t, old, c.Limit(), "but where numbers begin anew it does not hold for ever")
 		w.close()
 	})
 }
