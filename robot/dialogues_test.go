@@ -58,11 +58,11 @@ type talking struct {
 	n     int
 }
 
-func newTalking(t *testing.T, real bool) *talking {
+func newTalking(t *testing.T, lasting bool) *talking {
 	t.Helper()
 	k := &talking{world: newWorld(t, "card")}
 	addr := os.Getenv("TIDEGATE_TEST_REDIS")
-	if addr == "" || !real {
+	if addr == "" || !lasting {
 		s, err := redismem.Start("")
 		require.NoError(t, err)
 		t.Cleanup(s.Close)

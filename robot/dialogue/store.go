@@ -151,7 +151,7 @@ func (s *Store) Move(ctx context.Context, p *Place, next *engine.State, patience
 		return fault.New(fault.Invalid, "move dialogue", "what is to be kept has %d bytes, at most %d are: let the rule collect less", len(text), maxRecord)
 	}
 	value, life := s.seal.seal(p.key, text), patience+remember
-	moved := false
+	var moved bool
 	if p.raw == "" {
 		_, moved, err = s.redis.SetNXGet(ctx, p.key, value, life)
 	} else {

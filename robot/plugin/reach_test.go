@@ -222,7 +222,7 @@ func TestErrorsNameNoAddressKeyTextOrFollower(t *testing.T) {
 	cb.OpenID, cb.Content = "oHUSH", "HUSH"
 	for _, base := range []string{s.URL, dead.URL} {
 		cfg := config(base + "/HUSH?key=HUSH")
-		cfg.Secret = "HUSH HUSH HUSH HUSH HUSH"
+		cfg.Secret = "HUSH of some length"
 		_, err := client(t, cfg, plugin.Options{}).Ask(t.Context(), cb, ask())
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "HUSH")
