@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,17 +12,21 @@ import (
 	"tidegate/robot/engine"
 )
 
-// The examples of docs/rules.md are put together and read.
-func TestTheExamplesOfTheDocumentationLoad(t *testing.T) {
-	page, err := os.ReadFile("../../docs/rules.md")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	require.Len(t, blocks, 2)
-	src := strings.Replace(blocks[0][1], "rules: []", "rules:\n#", 1) + strings.ReplaceAll("\n"+blocks[1][1], "\n", "\n  ")
-	r, err := engine.Parse("rules.md", []byte(src), engine.Known{})
-	require.NoError(t, err)
-	k := &talk{t: t, rules: r, at: began}
-	require.Equal(t, "币种？", k.text("余额 1234"))
-	require.Contains(t, k.text("美金"), "汇率")
-	require.Equal(t, `call /balance {"day":"2026-09-30","digits":"1234"}`, k.text("2026-09-30"))
+// The rules that the documentation shows can be used as they are.
+func TestRulesInTheDocumentation(t *testing.T) {
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	seen := 0
+	for _, name := range []string{"overload.md", "bindings.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		require.NoError(t, err)
+		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(b[1], "rules:") {
+				continue
+			}
+			seen++
+			_, err := engine.Parse(name, []byte("version: 1\nfallback: x\n"+b[1]), engine.Known{})
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, 2, seen)
 }
