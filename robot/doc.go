@@ -25,6 +25,10 @@
 // for a permit for longer than that is worth is refused at once (line, places), the
 // least urgent first.
 //
+// Dialogues: where a follower stands is read before the terms and kept before any
+// effect (robot/dialogue), so that a callback which is worked again decides the
+// same. Without Redis messages of accounts with dialogues are held, up to max_age.
+//
 // On failure: a rule or a back end that fails leads to the rule's fallback
 // text, and without one to a dead receipt. Work that takes longer than max_age,
 // or that panics, leads to the fallback text and a dead receipt. A record of
