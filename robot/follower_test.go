@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	sealKey       = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=" //nolint:gosec // of a test
+	sealKey       = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 	followerRules = `version: 1
 fallback: busy
 rules:

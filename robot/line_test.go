@@ -40,7 +40,7 @@ func (q *queue) come(level engine.Level, work time.Duration) {
 		release, err := q.Acquire(withTurn(context.Background(), turn{level: level}), 0)
 		q.note(level, time.Since(came), err)
 		if err == nil {
-			time.Sleep(work) // the bubble's time: the call takes as long
+			time.Sleep(work) //nolint:forbidigo // fake time: this is the call
 			release()
 		}
 	})
@@ -165,7 +165,7 @@ func TestLineFollowsTheBackend(t *testing.T) {
 		slow := q.soFar()
 		require.Zero(t, slow[engine.Vital]+slow[engine.Query])
 		require.Greater(t, slow[engine.Marketing], 450)
-		time.Sleep(5 * time.Second) // what still waits is worked or leaves
+		time.Sleep(5 * time.Second) //nolint:forbidigo // fake time: what still waits is worked or leaves
 		slow = q.soFar()
 		q.load(mix, 20*time.Second, 100*time.Millisecond)
 		q.wg.Wait()
@@ -212,18 +212,18 @@ func TestPlaces(t *testing.T) {
 		for range 60 {
 			require.True(t, p.take(engine.Marketing), "a burst is taken")
 		}
-		time.Sleep(crowdedFor)
+		time.Sleep(crowdedFor) //nolint:forbidigo // fake time
 		require.False(t, p.take(engine.Marketing))
 		for range 20 {
 			require.True(t, p.take(engine.Event))
 		}
-		time.Sleep(crowdedFor)
+		time.Sleep(crowdedFor) //nolint:forbidigo // fake time
 		require.False(t, p.take(engine.Event))
 		require.True(t, p.take(engine.Query))
 		for range 10 {
 			require.True(t, p.take(engine.Query))
 		}
-		time.Sleep(crowdedFor)
+		time.Sleep(crowdedFor) //nolint:forbidigo // fake time
 		require.False(t, p.take(engine.Query))
 		for range 9 {
 			require.True(t, p.take(engine.Vital))

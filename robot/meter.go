@@ -71,12 +71,12 @@ func (m *meter) wait(now time.Duration, waiting perLevel, level engine.Level) (d
 	oldest := time.Duration(m.slot-meterSlices+1) * meterSlice
 	span := float64(now - max(m.since, oldest))
 	before, left := 0, all
-	for l := range level + 1 {
-		if waiting[l] > 0 || before > 0 {
-			wait := span * (float64(before)/float64(max(all, 1)) + float64(waiting[l])/float64(max(left, 1)))
+	for l, n := range waiting[:level+1] {
+		if n > 0 || before > 0 {
+			wait := span * (float64(before)/float64(max(all, 1)) + float64(n)/float64(max(left, 1)))
 			d = max(d, time.Duration(wait))
 		}
-		before += waiting[l]
+		before += n
 		left -= given[l]
 	}
 	return d, true

@@ -167,7 +167,7 @@ func (b *Book) Followers(ctx context.Context, account, user string) (openids []s
 	}
 	var answer any
 	_, err = b.guard.Through(ctx, func(ctx context.Context) (err error) {
-		answer, err = b.call.Call(ctx, backend.Request{Method: http.MethodGet, Path: fill(b.cfg.UserPath, "{account}", account, "{user}", user)})
+		answer, err = b.call.Call(ctx, backend.Request{Method: http.MethodGet, Path: fill(b.cfg.UserPath, account, "{user}", user)})
 		return err
 	})
 	if fault.KindOf(err) == fault.NotFound {
@@ -193,7 +193,7 @@ func (b *Book) Followers(ctx context.Context, account, user string) (openids []s
 }
 
 func (b *Book) path(account, openid string) string {
-	return fill(b.cfg.Path, "{account}", account, "{openid}", openid)
+	return fill(b.cfg.Path, account, "{openid}", openid)
 }
 
 func key(account, openid string) string { return account + "/" + openid }

@@ -84,9 +84,7 @@ func (c Config) guard() guard.Config {
 	return g
 }
 
-func fill(path string, values ...string) string {
-	for i := 0; i < len(values); i += 2 {
-		path = strings.Replace(path, values[i], url.PathEscape(values[i+1]), 1)
-	}
-	return path
+func fill(path, account, holder, value string) string {
+	path = strings.Replace(path, "{account}", url.PathEscape(account), 1)
+	return strings.Replace(path, holder, url.PathEscape(value), 1)
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	account = "card"
 	openid  = "oUser-1"
-	secret  = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=" //nolint:gosec // of a test
+	secret  = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 )
 
 // bank is the system that knows who is bound to whom.

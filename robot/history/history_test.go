@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const secret = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=" //nolint:gosec // of a test
+const secret = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 
 func client(t *testing.T, addr string) *redis.Client {
 	t.Helper()
