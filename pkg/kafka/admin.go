@@ -65,7 +65,8 @@ func (a *Admin) open() (*adminConn, error) {
 
 // ask runs a question of sarama's, none of which takes a context, beside the
 // caller. When ctx ends first, the question ends by its network time-outs; Close
-// waits for it.
+// waits for it. So a question may outlive its caller: whoever gets an error leaves alone
+// what the question writes to.
 func (a *Admin) ask(ctx context.Context, op string, question func(*adminConn) error) error {
 	if err := ctx.Err(); err != nil {
 		return adminFault(op, err)
@@ -138,7 +139,10 @@ func (a *Admin) Cluster(ctx context.Context) (ClusterInfo, error) {
 		out = info
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return ClusterInfo{}, err
+	}
+	return out, nil
 }
 
 // Close waits for questions that are under way and closes the connections. It

@@ -69,7 +69,7 @@ func (a *Admin) create(ctx context.Context, s TopicSpec) (made bool, err error) 
 		made = err == nil
 		return err
 	})
-	return made && err == nil, err
+	return err == nil && made, err // in this order: see ask
 }
 
 // awaitTopics asks each broker until it knows the topics with their leaders: the

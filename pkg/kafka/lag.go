@@ -45,7 +45,10 @@ func (a *Admin) Lag(ctx context.Context, group string, topics []string) ([]Lag, 
 		out = rows
 		return err
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func measure(admin sarama.ClusterAdmin, group string, parts map[string][]int32) ([]Lag, error) {

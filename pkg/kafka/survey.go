@@ -47,7 +47,10 @@ func (a *Admin) Survey(ctx context.Context, readings []Reading) ([]Standing, err
 		out = s
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // drop closes a connection that has failed.

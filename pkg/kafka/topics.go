@@ -119,7 +119,10 @@ func (a *Admin) DescribeTopics(ctx context.Context, names []string) ([]TopicInfo
 		out = infos
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (t *TopicInfo) shape(m *sarama.TopicMetadata) {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -49,10 +50,12 @@ func (a *Admin) WrittenAt(ctx context.Context, places []Place, now time.Time) (m
 			}
 			rest = append(rest, p)
 		}
-		err := a.ask(ctx, "search the time of records", func(c *adminConn) error { return search(c.admin, pass, now, out) })
+		found := map[Place]time.Time{} // of this pass: a search may outlive its caller
+		err := a.ask(ctx, "search the time of records", func(c *adminConn) error { return search(c.admin, pass, now, found) })
 		if err != nil {
 			return out, err
 		}
+		maps.Copy(out, found)
 		places = rest
 	}
 	return out, nil
