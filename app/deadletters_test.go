@@ -53,6 +53,7 @@ proxy: {http: {addr: "127.0.0.1:0"}}
 api: {addr: "127.0.0.1:0"}
 robot: {max_age: 1s, session_timeout: 2s, backends: [{name: core, base_url: "%[6]s", attempts: 1, timeout: 10s, rate: 1000, burst: 100, concurrency: 100}]}
 sender: {retry: {max_tries: 1}}
+permits: {max_nodes: 1, place_life: 500ms}
 rules: "%[4]s/rules.yaml"
 accounts:
   - {name: card, app_id: wx9f3c7b21d08e4a56, gh_id: gh_5d1e0a77c3b2, token: dead-token-2031, secret: 0123456789abcdef0123456789abcdef, mode: plain, allow_from: [any], sender: {replies: {rate: 1000, burst: 100, concurrency: 64}}}
