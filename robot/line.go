@@ -57,16 +57,8 @@ func (l *line) Acquire(ctx context.Context, _ int) (release func(), err error) {
 	if err := l.enter(t.level); err != nil {
 		return func() {}, err
 	}
-	wait, cancel := ctx, context.CancelFunc(func() {})
-	if most := l.patience[t.level]; most > 0 {
-		wait, cancel = context.WithTimeoutCause(ctx, most, errImpatient)
-	}
+	wait, cancel := l.bound(ctx, t)
 	defer cancel()
-	if !t.expires.IsZero() {
-		var end context.CancelFunc
-		wait, end = context.WithDeadlineCause(wait, t.expires, errExpired)
-		defer end()
-	}
 	release, err = l.permits.Acquire(wait, int(t.level))
 	l.leave(t.level, err == nil)
 	if err == nil || ctx.Err() != nil {
@@ -81,8 +73,33 @@ func (l *line) Acquire(ctx context.Context, _ int) (release func(), err error) {
 	return release, err
 }
 
-// refuses tells without waiting whether somebody of a level would be refused.
+// bound ends a wait when the patience of the turn's level is over, or when the
+// callback has become too old.
+func (l *line) bound(ctx context.Context, t turn) (context.Context, context.CancelFunc) {
+	most := l.patience[t.level]
+	if most == 0 && t.expires.IsZero() {
+		return ctx, func() {}
+	}
+	impatient := time.Now().Add(most)
+	return whenAsked(ctx, func(p context.Context) (context.Context, context.CancelFunc) {
+		wait, cancel := p, context.CancelFunc(func() {})
+		if most > 0 {
+			wait, cancel = context.WithDeadlineCause(p, impatient, errImpatient)
+		}
+		if t.expires.IsZero() {
+			return wait, cancel
+		}
+		wait, end := context.WithDeadlineCause(wait, t.expires, errExpired)
+		return wait, func() { end(); cancel() }
+	})
+}
+
+// refuses tells without waiting whether somebody of a level would be refused. No
+// line refuses nobody.
 func (l *line) refuses(level engine.Level) *refusal {
+	if l == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.judge(level)

@@ -28,6 +28,7 @@ type member struct {
 	retired  bool               // its account is gone; guarded by Robot.mu
 	faulty   faulty
 	shedding *shedding
+	tally    *tally
 	log      *zap.Logger
 }
 
@@ -91,7 +92,7 @@ func (r *Robot) workersFor(a Account) int {
 // member makes the reader of an account. An account that is read anew keeps
 // its limiter: a second one would let twice the rate through for a moment.
 func (r *Robot) member(a Account, old *member) (*member, error) {
-	m := &member{name: a.Name, shedding: &shedding{}, workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
+	m := &member{name: a.Name, shedding: &shedding{}, tally: r.m.of(a.Name), workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
 	if old != nil {
 		m.limiter, m.shedding = old.limiter, old.shedding
 	} else {

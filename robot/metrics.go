@@ -1,12 +1,7 @@
 package robot
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-
-	"tidegate/pkg/wire"
-	"tidegate/robot/engine"
 )
 
 // metrics of the robot. Labels are configured names and closed sets.
@@ -67,20 +62,4 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	r.MustRegister(m.callbacks, m.replies, m.failures, m.waited, m.worked, m.age, m.breaks, m.limited, m.refused, m.waiting, m.turn)
 	return m
-}
-
-// turned notes that a callback's turn has come.
-func (m *metrics) turned(account string, l engine.Level, c *wire.Callback, now time.Time) {
-	if c.ReceivedAt > 0 {
-		m.turn.WithLabelValues(account, l.String()).Observe(max(0, now.Sub(time.UnixMilli(c.ReceivedAt)).Seconds()))
-	}
-}
-
-// settled counts an outcome whose letters are all durable.
-func (m *metrics) settled(account string, o *outcome, now time.Time) {
-	m.callbacks.WithLabelValues(account, o.result).Inc()
-	m.replies.WithLabelValues(account).Add(float64(o.replies))
-	if o.callback != nil && o.callback.ReceivedAt > 0 {
-		m.age.WithLabelValues(account).Observe(max(0, now.Sub(time.UnixMilli(o.callback.ReceivedAt)).Seconds()))
-	}
 }

@@ -110,6 +110,7 @@ func (r *Robot) quarantined(rec kafka.Record, c *wire.Callback) (*outcome, error
 // compose turns a verdict into letters.
 func (r *Robot) compose(rec kafka.Record, c *wire.Callback, v verdict) (*outcome, error) {
 	o := &outcome{rec: rec, callback: c, identity: c.IdentityHash, state: v.state, result: string(v.state), did: r.did(c, v)}
+	o.letters = make([]kafka.Record, 0, len(v.replies)+2) // and a receipt, and perhaps a dead letter
 	now := r.d.Now()
 	for i, content := range v.replies {
 		reply, err := replyTo(c, i+1, content, v, now)
@@ -180,10 +181,12 @@ func (o *outcome) add(topic string, l wire.Letter) error {
 // holds the key; the next try comes with the same outcome.
 func (r *Robot) settle(ctx context.Context, o *outcome) error {
 	for o.next < len(o.letters) {
-		err := r.publish(ctx, o.letters[o.next])
-		if err == nil {
-			o.next++
+		n, err := r.publish(ctx, o.letters[o.next:])
+		if n > 0 {
+			o.next += n
 			o.failing = time.Time{}
+		}
+		if err == nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -204,18 +207,28 @@ func (r *Robot) settle(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// publish is an effect: a letter goes out only while the callback's partition
-// is this robot's.
-func (r *Robot) publish(ctx context.Context, rec kafka.Record) error {
+// publish is an effect: letters go out in their order, each when the one before
+// it is durable, and only while the callback's partition is this robot's. It gives
+// the number of those that are durable; an error is about the next one.
+func (r *Robot) publish(ctx context.Context, letters []kafka.Record) (done int, err error) {
 	if err := kafka.Owned(ctx); err != nil {
-		return fmt.Errorf("%w: %w", errNotBegun, err)
+		return 0, fmt.Errorf("%w: %w", errNotBegun, err)
 	}
-	kafka.Alive(ctx, r.cfg.PublishTimeout)
+	limit := r.cfg.PublishTimeout
+	if s, ok := r.d.Publisher.(sequencer); ok {
+		limit *= time.Duration(len(letters))
+		kafka.Alive(ctx, limit)
+		defer kafka.Alive(ctx, 0)
+		return s.PublishInTurn(ctx, letters, limit)
+	}
+	kafka.Alive(ctx, limit)
 	defer kafka.Alive(ctx, 0)
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := r.d.Publisher.Publish(ctx, rec)
-	return err
+	if _, err := r.d.Publisher.Publish(ctx, letters[0]); err != nil {
+		return 0, err
+	}
+	return 1, nil
 }
 
 // giveUp replaces replies that the queue does not take by a dead letter, so

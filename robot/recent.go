@@ -1,9 +1,11 @@
 package robot
 
 import (
+	"encoding/hex"
 	"sync"
 	"time"
 
+	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 )
 
@@ -28,6 +30,8 @@ type part struct {
 // recent remembers the identities of callbacks that this process finished,
 // the newest of each partition (D7). It saves work after a rebalance and after
 // a repeat that the door could not recognise; correctness does not rest on it.
+// The hashes are kept as bytes: tens of thousands of them are nothing that the
+// garbage collector has to look at.
 type recent struct {
 	size int
 	mu   sync.Mutex
@@ -35,43 +39,60 @@ type recent struct {
 }
 
 type ring struct {
-	known map[string]struct{}
-	order []string
+	known map[idgen.Hash]struct{}
+	order []idgen.Hash
 	next  int
 }
 
 func newRecent(size int) *recent { return &recent{size: size, byID: map[part]*ring{}} }
 
+// hashOf reads an identity's hash. What is none is never remembered.
+func hashOf(identity string) (h idgen.Hash, ok bool) {
+	if len(identity) != 2*len(h) {
+		return h, false
+	}
+	n, err := hex.Decode(h[:], []byte(identity))
+	return h, err == nil && n == len(h)
+}
+
 func (r *recent) seen(rec kafka.Record, identity string) bool {
+	h, ok := hashOf(identity)
+	if !ok {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.byID[part{rec.Topic, rec.Partition}]
 	if g == nil {
 		return false
 	}
-	_, ok := g.known[identity]
+	_, ok = g.known[h]
 	return ok
 }
 
 func (r *recent) add(rec kafka.Record, identity string) {
+	h, ok := hashOf(identity)
+	if !ok {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := part{rec.Topic, rec.Partition}
 	g := r.byID[p]
 	if g == nil {
-		g = &ring{known: map[string]struct{}{}}
+		g = &ring{known: map[idgen.Hash]struct{}{}}
 		r.byID[p] = g
 	}
-	if _, ok := g.known[identity]; ok {
+	if _, ok := g.known[h]; ok {
 		return
 	}
-	g.known[identity] = struct{}{}
+	g.known[h] = struct{}{}
 	if len(g.order) < r.size {
-		g.order = append(g.order, identity)
+		g.order = append(g.order, h)
 		return
 	}
 	delete(g.known, g.order[g.next])
-	g.order[g.next] = identity
+	g.order[g.next] = h
 	g.next = (g.next + 1) % r.size
 }
 

@@ -35,6 +35,12 @@ type Publisher interface {
 	Publish(ctx context.Context, r kafka.Record) (kafka.Record, error)
 }
 
+// sequencer is a Publisher that has a short way for all that one callback causes;
+// *kafka.Producer is one.
+type sequencer interface {
+	PublishInTurn(ctx context.Context, rs []kafka.Record, limit time.Duration) (done int, err error)
+}
+
 // Engine decides what to do with a callback; *engine.Rules is one. It must be
 // safe for concurrent use and must not block.
 type Engine interface {

@@ -28,17 +28,19 @@ func (r *Robot) admit(ctx context.Context, m *member, c *wire.Callback, terms en
 	if t.expired(r.d.Now()) {
 		return ctx, nothing, errExpired
 	}
-	for _, name := range []string{terms.Backend, engineLine(terms.Engine)} {
-		if l := r.lines[name]; l != nil {
-			if no := l.refuses(t.level); no != nil {
-				return ctx, nothing, no
-			}
+	if no := r.lines[terms.Backend].refuses(t.level); no != nil {
+		return ctx, nothing, no
+	}
+	if terms.Engine != "" {
+		if no := r.lines[engineLine(terms.Engine)].refuses(t.level); no != nil {
+			return ctx, nothing, no
 		}
 	}
 	if !m.places.take(t.level) {
 		return ctx, nothing, &refusal{line: m.line, why: "places"}
 	}
-	release, err := m.permit(withTurn(ctx, t))
+	mine := withTurn(ctx, t)
+	release, err := m.permit(mine)
 	if err == nil && t.expired(r.d.Now()) {
 		release()
 		err = errExpired
@@ -47,17 +49,23 @@ func (r *Robot) admit(ctx context.Context, m *member, c *wire.Callback, terms en
 		m.places.give()
 		return ctx, nothing, err
 	}
-	return withTurn(ctx, t), func() { release(); m.places.give() }, nil
+	return mine, func() { release(); m.places.give() }, nil
 }
 
 // permit waits for a permit of the account.
 func (m *member) permit(ctx context.Context) (release func(), err error) {
 	kafka.Alive(ctx, kafka.AsLongAsItTakes)
 	defer kafka.Alive(ctx, 0)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := whenAsked(ctx, m.untilStopped)
 	defer cancel()
-	defer context.AfterFunc(m.running, cancel)()
 	return m.line.Acquire(ctx, 0)
+}
+
+// untilStopped bounds a wait that a stop ends at once.
+func (m *member) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(m.running, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // expiry is when a callback becomes too old for its rule. Its age counts from its
@@ -74,6 +82,9 @@ func (t turn) expired(now time.Time) bool { return !t.expires.IsZero() && now.Af
 // turnedAway makes the verdict on a callback that gets no turn. ok is false for
 // every other error.
 func (r *Robot) turnedAway(m *member, t engine.Terms, err error) (v verdict, ok bool) {
+	if err == nil {
+		return verdict{}, false
+	}
 	v = verdict{rule: t.Rule, class: t.Class, validFor: t.ValidFor, detail: "rule " + t.Rule}
 	text, no := t.Busy, (*refusal)(nil)
 	switch {

@@ -44,7 +44,7 @@ func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 	}
 	r.holds.drop(at)
 	r.remember(ctx, o)
-	r.m.settled(m.name, o, r.d.Now())
+	m.tally.settled(o, r.d.Now())
 	if o.identity != "" {
 		r.recent.add(rec, o.identity)
 	}
@@ -116,8 +116,7 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 	}
 	defer release()
 	began := time.Now()
-	r.m.waited.WithLabelValues(m.name).Observe(began.Sub(asked).Seconds())
-	r.m.turned(m.name, terms.Level, c, began)
+	m.tally.turned(terms.Level, c, asked, began)
 	if err := r.begin(ctx, m, rec, hand); err != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
@@ -130,7 +129,7 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 	if v.hold != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, v.hold)
 	}
-	r.m.worked.WithLabelValues(m.name).Observe(time.Since(began).Seconds())
+	m.tally.worked.Observe(time.Since(began).Seconds())
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, ctx.Err())
 	}
@@ -159,7 +158,7 @@ type verdict struct {
 // judge runs the engine and the back end within max_age. It never panics and
 // never fails: failure is a verdict.
 func (r *Robot) judge(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms, rules Engine, s *seat) (v verdict) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.MaxAge)
+	ctx, cancel := within(ctx, r.cfg.MaxAge)
 	defer cancel()
 	d := engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}
 	defer func() {

@@ -106,6 +106,21 @@ func (w *world) Publish(ctx context.Context, r kafka.Record) (kafka.Record, erro
 	return out, err
 }
 
+// PublishInTurn is the short way of a real producer.
+func (w *world) PublishInTurn(ctx context.Context, rs []kafka.Record, limit time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for i, r := range rs {
+		if err := kafka.Owned(ctx); err != nil {
+			return i, err
+		}
+		if _, err := w.Publish(ctx, r); err != nil {
+			return i, err
+		}
+	}
+	return len(rs), nil
+}
+
 func (w *world) setRefuse(f func(kafka.Record) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// call is one run of a handler. Its fields but quiet are written before the
-// handler begins.
+// call is one run of a handler, and the context that the handler gets. Its fields
+// but quiet are written before the handler begins.
 type call struct {
-	tries  int
-	first  time.Time // first try of the record
-	claim  *claim
-	offset int64 // of the first record
-	began  int64 // on the watch's clock
+	context.Context // of the claim
+	tries           int
+	first           time.Time // first try of the record
+	claim           *claim
+	offset          int64 // of the first record
+	began           int64 // on the watch's clock
 	// quiet is the moment, on the watch's clock, up to which the handler may be
 	// silent without being suspected.
 	quiet atomic.Int64
@@ -22,6 +23,14 @@ type call struct {
 }
 
 type callKey struct{}
+
+// Value gives the call itself to those who ask for it below.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
 
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // item is one fetched record until the low-water mark has passed it.
@@ -27,9 +28,10 @@ type lane struct {
 	key     laneKey
 	claim   *claim
 	waiting fifo[*item]
-	current []*item // begun; kept until it succeeds
-	queued  bool    // in claim.ready, or running
-	stuck   bool    // its last try failed
+	current []*item  // begun; kept until it succeeds
+	one     [1]*item // what current is made of where nothing is batched
+	queued  bool     // in claim.ready, or running
+	stuck   bool     // its last try failed
 	fails   int
 	first   time.Time // first try of current
 	logged  time.Time
@@ -43,12 +45,14 @@ type claim struct {
 	partition int32
 	session   sarama.ConsumerGroupSession
 	source    sarama.ConsumerGroupClaim
+	processed prometheus.Counter
 	ctx       context.Context
 	cancel    context.CancelFunc
 
 	pending fifo[*item] // arrived, beyond MaxAhead
 	window  fifo[*item] // admitted, from the low-water mark on
 	lanes   map[laneKey]*lane
+	spares  []*lane
 	ready   fifo[*lane]
 	inRing  bool
 
@@ -78,10 +82,34 @@ func (s *scheduler) laneOf(c *claim, r *Record) *lane {
 	}
 	l := c.lanes[k]
 	if l == nil {
-		l = &lane{key: k, claim: c}
+		l = s.spare(c)
+		l.key = k
 		c.lanes[k] = l
 	}
 	return l
+}
+
+// spare gives a lane that was used before, if there is one: a lane lives for one
+// record where the next one of its key comes later. Its queue keeps its room.
+func (s *scheduler) spare(c *claim) *lane {
+	if n := len(c.spares); n > 0 {
+		l := c.spares[n-1]
+		c.spares = c.spares[:n-1]
+		return l
+	}
+	return &lane{claim: c}
+}
+
+// maxSpares bounds the lanes that are kept for later.
+const maxSpares = 1024
+
+// close takes an empty lane away.
+func (c *claim) close(l *lane) {
+	delete(c.lanes, l.key)
+	if len(c.spares) < maxSpares {
+		*l = lane{claim: c, waiting: l.waiting}
+		c.spares = append(c.spares, l)
+	}
 }
 
 // admit lets arrived records into the window, as far as MaxAhead allows.
@@ -141,10 +169,12 @@ func (s *scheduler) begin(l *lane) {
 		return // a retry
 	}
 	n := 1
-	if s.opt.Batch != nil {
+	if s.opt.Batch == nil {
+		l.current = l.one[:]
+	} else {
 		n = min(s.opt.BatchMax, l.waiting.len())
+		l.current = make([]*item, n)
 	}
-	l.current = make([]*item, n)
 	for i := range l.current {
 		l.current[i] = l.waiting.pop()
 	}
@@ -160,7 +190,7 @@ func (s *scheduler) succeed(l *lane) {
 		c.bytes -= it.size
 		it.rec = Record{Offset: it.rec.Offset} // the window must not keep the body
 	}
-	l.current = nil
+	l.current, l.one[0] = nil, nil
 	if l.stuck {
 		l.stuck, l.fails, l.logged = false, 0, time.Time{}
 		c.stuckWaiting -= l.waiting.len()
@@ -178,7 +208,7 @@ func (s *scheduler) succeed(l *lane) {
 		s.admit(c)
 	}
 	if l.waiting.len() == 0 {
-		delete(c.lanes, l.key)
+		c.close(l)
 		return
 	}
 	s.wake(l)

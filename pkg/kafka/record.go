@@ -67,7 +67,25 @@ func (r Record) size() int64 {
 	return int64(n)
 }
 
-func recordOf(m *sarama.ConsumerMessage) Record {
+// names keeps the names of headers that one reader has met, so that a record's
+// need no memory of their own. Nil keeps none. It is not safe for concurrent use.
+type names map[string]string
+
+// maxNames bounds it: a producer that makes names up must not fill our memory.
+const maxNames = 64
+
+func (n names) of(b []byte) string {
+	if name, ok := n[string(b)]; ok {
+		return name
+	}
+	name := string(b)
+	if n != nil && len(n) < maxNames {
+		n[name] = name
+	}
+	return name
+}
+
+func recordOf(m *sarama.ConsumerMessage, known names) Record {
 	r := Record{
 		Topic: m.Topic, Partition: m.Partition, Offset: m.Offset,
 		Key: m.Key, Value: m.Value, Timestamp: m.Timestamp,
@@ -76,7 +94,7 @@ func recordOf(m *sarama.ConsumerMessage) Record {
 		r.Headers = make([]Header, 0, len(m.Headers))
 		for _, h := range m.Headers {
 			if h != nil {
-				r.Headers = append(r.Headers, Header{Key: string(h.Key), Value: h.Value})
+				r.Headers = append(r.Headers, Header{Key: known.of(h.Key), Value: h.Value})
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func (s scan) read(p int32, at, end int64) (int64, error) {
 				return at, nil
 			}
 			select {
-			case s.found <- recordOf(m):
+			case s.found <- recordOf(m, nil):
 			case <-s.ctx.Done():
 				return at, context.Cause(s.ctx)
 			}

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -110,18 +109,17 @@ func (s *scheduler) call(worker int, l *lane) (err error) {
 		}
 	}()
 	now := s.watch.now()
-	it := &call{tries: l.fails + 1, first: l.first, claim: c, offset: l.current[0].rec.Offset, began: now, watch: s.watch}
+	it := &call{Context: c.ctx, tries: l.fails + 1, first: l.first, claim: c, offset: l.current[0].rec.Offset, began: now, watch: s.watch}
 	it.quiet.Store(now)
 	s.watch.running[worker].Store(it)
-	ctx := context.WithValue(c.ctx, callKey{}, it)
 	if s.opt.Batch == nil {
-		return s.opt.Handler(ctx, l.current[0].rec)
+		return s.opt.Handler(it, l.current[0].rec)
 	}
 	batch := make([]Record, len(l.current))
 	for i, it := range l.current {
 		batch[i] = it.rec
 	}
-	return s.opt.Batch(ctx, batch)
+	return s.opt.Batch(it, batch)
 }
 
 // kindOfPanic prints runtime errors, whose text is ours, and only the type of
@@ -158,7 +156,7 @@ func (s *scheduler) finish(l *lane, err error) {
 	s.mu.Unlock()
 
 	if err == nil {
-		s.met.processed.WithLabelValues(s.met.group, c.topic).Add(n)
+		c.processed.Add(n)
 	} else {
 		s.met.retries.WithLabelValues(s.met.group, c.topic).Inc()
 	}

@@ -16,7 +16,7 @@ func (s *scheduler) open(base context.Context, sess sarama.ConsumerGroupSession,
 	c := &claim{
 		topic: src.Topic(), partition: src.Partition(), session: sess, source: src,
 		lanes: make(map[laneKey]*lane), low: max(src.InitialOffset(), -1), idle: make(chan struct{}),
-		flow: flow{pause: pause, resume: resume},
+		flow: flow{pause: pause, resume: resume}, processed: s.met.processed.WithLabelValues(s.met.group, src.Topic()),
 	}
 	c.ctx, c.cancel = context.WithCancel(base)
 	resume() // sarama remembers a pause over sessions

@@ -49,14 +49,14 @@ func (h *session) ConsumeClaim(s sarama.ConsumerGroupSession, src sarama.Consume
 // pump ends when the partition is taken away: eager balancing ends the session,
 // cooperative balancing closes Messages only.
 func (h *session) pump(s sarama.ConsumerGroupSession, src sarama.ConsumerGroupClaim, c *claim) {
-	ended := s.Context().Done()
+	ended, known := s.Context().Done(), names{}
 	for {
 		select {
 		case m, ok := <-src.Messages():
 			if !ok {
 				return
 			}
-			h.g.sched.push(c, recordOf(m))
+			h.g.sched.push(c, recordOf(m, known))
 		case <-ended:
 			return
 		}
