@@ -82,6 +82,7 @@ func soon(t *testing.T, ch <-chan struct{}, what string) {
 // order and once, while B's own followers are answered all the time. When what
 // hung wakes up it publishes nothing, and A works again.
 func TestHangingRobotIsReplaced(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	const users, each = 40, 6
 	w := newWorld(t, "a")
 	w.cfg.StalledAfter, w.cfg.GiveUpAfter = time.Second, time.Minute
@@ -155,6 +156,7 @@ func counted(t *testing.T, reg *prometheus.Registry, name string) int {
 // TestRobotThatHangsForGoodEnds: the room ends with an error that says what
 // hangs, so that the process ends; the alarm does not outlive it.
 func TestRobotThatHangsForGoodEnds(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	w := newWorld(t, "a")
 	w.cfg.StalledAfter, w.cfg.GiveUpAfter = time.Second, time.Second
 	told := w.listen()
@@ -188,6 +190,7 @@ func TestRobotThatHangsForGoodEnds(t *testing.T) {
 // followers wait in line for few permits even longer. Nothing moves and nobody
 // is alarmed.
 func TestSlowBackendIsNoFault(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	const users = 6
 	w := newWorld(t, "a")
 	w.cfg.StalledAfter = time.Second
