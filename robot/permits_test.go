@@ -1,0 +1,93 @@
+package robot
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tidegate/pkg/ratelimit"
+	"tidegate/robot/engine"
+)
+
+// maker keeps what it made, by name.
+type maker map[string]*made
+
+type made struct {
+	ratelimit.Permits
+	limit  ratelimit.Limit
+	closed int
+	paused bool
+}
+
+func (m *made) Close() { m.closed++; m.Permits.Close() }
+
+func (m *made) Paused() bool { return m.paused }
+
+func (m maker) make(name string, l ratelimit.Limit) ratelimit.Permits {
+	m[name] = &made{Permits: ratelimit.New(l), limit: l}
+	return m[name]
+}
+
+func TestPermitsAreGivenUpWithTheirAccount(t *testing.T) {
+	all := maker{}
+	d := Deps{Permits: all.make}
+	l := ratelimit.Limit{Rate: 5, Burst: 2, Concurrency: 3}
+	m := &member{limiter: d.permits("robot.card", l)}
+	require.Equal(t, l, all["robot.card"].limit)
+	r := &Robot{}
+	r.ended(m) // a stop of the process; others live on
+	require.Zero(t, all["robot.card"].closed)
+	m.cancel = func() {}
+	m.retire()
+	require.Zero(t, all["robot.card"].closed, "callbacks may be in hand")
+	r.ended(m)
+	require.Equal(t, 1, all["robot.card"].closed)
+
+	idle := &member{limiter: d.permits("robot.shop", l)}
+	idle.retire()
+	require.Equal(t, 1, all["robot.shop"].closed, "it never ran")
+	require.IsType(t, &ratelimit.Limiter{}, (&Deps{}).permits("x", l))
+}
+
+// Permits that rest say nothing about overload: nobody is refused for it, and the
+// measurement begins when they come again.
+func TestARestOfThePermitsIsNoOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := maker{}
+		all.make("robot.card", ratelimit.Limit{Concurrency: 1})
+		p := all["robot.card"]
+		p.paused = true
+		_, err := p.Acquire(t.Context(), 0) // none is left
+		require.NoError(t, err)
+		gauges := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "waiting"}, []string{"of", "level"})
+		l := newLine("account", "account card", both{ratelimit.New(ratelimit.Limit{}), p}, patience{engine.Event: 5 * time.Second}, gauges)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wait := func() {
+			wg.Go(func() {
+				_, err := l.Acquire(withTurn(ctx, turn{level: engine.Event}), 0)
+				assert.Error(t, err)
+			})
+			<-time.After(100 * time.Millisecond)
+		}
+		for range 40 {
+			wait()
+			require.Nil(t, l.refuses(engine.Event))
+		}
+		p.paused = false
+		for range 9 {
+			wait()
+			require.Nil(t, l.refuses(engine.Event), "a second has to be measured first")
+		}
+		<-time.After(200 * time.Millisecond)
+		require.NotNil(t, l.refuses(engine.Event))
+		cancel()
+		wg.Wait()
+	})
+}
