@@ -31,6 +31,16 @@ func (r *Robot) begin(ctx context.Context, m *member, rec kafka.Record, hand *su
 	return r.suspects.Begin(ctx, rec, hand)
 }
 
+// careful are permits that hardly move while suspects are worked alone. That says
+// nothing about how many there are, and is no overload.
+type careful struct {
+	permits
+	suspects *suspect.Book
+}
+
+// Paused implements rests.
+func (c careful) Paused() bool { return c.suspects.Shut() || rests(c.permits) }
+
 // killer is the verdict on a callback that processes die of. Its letter could be
 // read each time, so its follower can be told something.
 func (r *Robot) killer(deaths int) verdict {

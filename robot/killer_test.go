@@ -24,6 +24,7 @@ import (
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
 	"tidegate/robot"
+	"tidegate/robot/backend"
 	"tidegate/robot/engine"
 )
 
@@ -32,7 +33,10 @@ import (
 type life struct {
 	Broker, Prefix, Group, Redis string
 	Die                          string // what a callback with the text "poison" does
+	Core                         string // a business system; "" has none
 }
+
+const echoRule = "{name: echo, match: {text: {any: true}}, reply: {text: '{{ .Content }}'}}"
 
 const victimEnv = "TIDEGATE_TEST_VICTIM"
 
@@ -45,7 +49,11 @@ type deadly struct {
 
 func (d deadly) Decide(c *wire.Callback) (engine.Decision, error) {
 	<-time.After(20 * time.Millisecond) // so that others are in hand
-	if c.Content != "poison" {
+	switch c.Content {
+	case "panic":
+		panic("inside of the robot's recover")
+	case "poison":
+	default:
 		return d.Engine.Decide(c)
 	}
 	switch d.die {
@@ -76,7 +84,13 @@ func victim(text string) int {
 	defer func() { _ = client.Close() }()
 	producer, err := kafka.NewProducer(k, kafka.ProducerOptions{}, log, prometheus.NewRegistry())
 	must(err)
-	rules, err := engine.Parse("rules.yaml", []byte("version: 1\nfallback: busy\nrules: [{name: echo, match: {text: {any: true}}, reply: {text: '{{ .Content }}'}}]"), engine.Known{})
+	text = "version: 1\nfallback: busy\nrules: [" + echoRule + "]"
+	if l.Core != "" {
+		cfg.MaxAge, cfg.StalledAfter, cfg.GiveUpAfter = 5*time.Second, 30*time.Second, 30*time.Second
+		cfg.Backends = []backend.Config{{Name: "core", BaseURL: l.Core, Attempts: 1, Timeout: 20 * time.Second, Rate: 1e5, Burst: 1000, Concurrency: 1000}}
+		text = "version: 1\nrules: [{name: ask, match: {text: {prefix: 'ask '}}, call: {backend: core, path: '/{{ .Content }}'}, reply: {text: 'done'}}, " + echoRule + "]"
+	}
+	rules, err := engine.Parse("rules.yaml", []byte(text), engine.Known{})
 	must(err)
 	room, err := robot.New(cfg, []robot.Account{account("a")}, robot.Deps{
 		Kafka: k, Topics: wire.Topics{Prefix: l.Prefix}, Publisher: producer, Redis: client, Rules: deadly{rules, l.Die},
@@ -165,16 +179,22 @@ func TestKillerIsFound(t *testing.T) {
 	killerIsFound(t, ways)
 }
 
-func killerIsFound(t *testing.T, ways []string) {
-	const users, each = 100, 2
-	w := newWorld(t, "a")
+// life is a first one in this world.
+func (w *world) life() life {
 	l := life{Broker: w.kafka.Brokers[0], Prefix: w.topics.Prefix, Group: w.group, Redis: os.Getenv("TIDEGATE_TEST_REDIS")}
 	if l.Redis == "" {
 		s, err := redismem.Start("")
-		require.NoError(t, err)
-		t.Cleanup(s.Close)
+		require.NoError(w.t, err)
+		w.t.Cleanup(s.Close)
 		l.Redis = s.Addr()
 	}
+	return l
+}
+
+func killerIsFound(t *testing.T, ways []string) {
+	const users, each = 100, 2
+	w := newWorld(t, "a")
+	l := w.life()
 	var poison *wire.Callback
 	for n := range each {
 		for u := range users {

@@ -101,7 +101,7 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 	// Those who wait are more than those who work; without a cap of the account's
 	// the workers are one.
 	working := ratelimit.New(ratelimit.Limit{Concurrency: m.workers})
-	m.line = newLine("account", "account "+a.Name, both{working, m.limiter}, r.cfg.Overload.patience(), r.m.waiting)
+	m.line = newLine("account", "account "+a.Name, both{careful{working, r.suspects}, m.limiter}, r.cfg.Overload.patience(), r.m.waiting)
 	m.places = newPlaces(m.workers + r.cfg.Overload.Places)
 	g, err := kafka.NewGroup(r.d.Kafka, kafka.GroupOptions{
 		Group: wire.RobotGroup(r.cfg.Group, a.Name), Topics: []string{r.d.Topics.Callbacks(a.Name)},

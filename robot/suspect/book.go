@@ -114,6 +114,9 @@ type Hand struct {
 	entry   bool
 }
 
+// Shut tells whether suspects keep all others waiting now.
+func (b *Book) Shut() bool { return b.gate.shut() }
+
 // ErrLater says that a suspect has to wait until it can be worked alone, and
 // that enough workers wait already.
 var ErrLater = fault.New(fault.Limited, "begin record", "it was in hand when a process died, and waits to be worked alone")

@@ -49,6 +49,13 @@ func (g *gate) admit(p *pass) bool {
 	return true
 }
 
+// shut tells whether company has to wait.
+func (g *gate) shut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
+
 // enter lets a record in for company.
 func (g *gate) enter(ctx context.Context, p *pass) error {
 	g.mu.Lock()

@@ -20,6 +20,7 @@ func TestChaos(t *testing.T) {
 		{"Ack", ack},
 		{"Crashes", crashes},
 		{"RobotDies", robotDies},
+		{"RobotOrder", func(t *testing.T, e *engines, _ numbers) { orderOfReplies(t, e, robotNumbersOf(t)) }},
 		{"Loss", loss},
 		{"Order", order},
 		{"Breaks", breaks},

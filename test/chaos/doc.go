@@ -8,4 +8,7 @@
 // runs, full has the numbers of the guarantees, soak is for a release:
 //
 //	go test -tags chaos -run TestChaos/Order ./test/chaos
+//
+// TestRobots is what stands behind the door, to the answer that a user sees: it
+// has lines of its own in deployments/dev/prove.list.
 package chaos

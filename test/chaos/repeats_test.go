@@ -107,11 +107,16 @@ func (w *world) drained() {
 	admin, err := kafka.NewAdmin(cfg)
 	require.NoError(w.t, err)
 	defer func() { _ = admin.Close() }()
-	names, card := wire.Topics{Prefix: w.run}, accounts[0].Name
-	for _, q := range []struct{ group, topic string }{
-		{wire.RobotGroup(w.run+".robot", card), names.Callbacks(card)},
-		{names.SenderGroup(card, wire.LaneReplies), names.Replies(card)},
-	} {
+	names := wire.Topics{Prefix: w.run}
+	type queue struct{ group, topic string }
+	var queues []queue
+	for _, a := range accounts { // what robots make of all is there before a sender is done
+		queues = append(queues, queue{wire.RobotGroup(w.run+".robot", a.Name), names.Callbacks(a.Name)})
+	}
+	for _, a := range accounts {
+		queues = append(queues, queue{names.SenderGroup(a.Name, wire.LaneReplies), names.Replies(a.Name)})
+	}
+	for _, q := range queues {
 		herd.Wait(w.t, q.group+" to have read everything", w.patience(2*time.Minute), func() bool {
 			ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 			defer cancel()
@@ -130,8 +135,8 @@ func (w *world) drained() {
 }
 
 // newSim is a WeChat for the way out. Its callbacks go nowhere: the driver
-// makes them.
-func newSim(t *testing.T, followers int) *wechatsim.Sim {
+// makes them. others are followers of the second account.
+func newSim(t *testing.T, followers int, others ...int) *wechatsim.Sim {
 	t.Helper()
 	a := accounts[0]
 	cfg := wechatsim.DefaultConfig()
@@ -141,8 +146,12 @@ func newSim(t *testing.T, followers int) *wechatsim.Sim {
 		{AppID: a.AppID, Secret: appSecret, GhID: a.GhID, Token: a.Token, EncodingAESKey: a.EncodingAESKey, Mode: wechatsim.ModeSafe, Followers: followers, CallbackURL: nowhere.URL},
 		{AppID: accounts[1].AppID, Secret: appSecret, GhID: accounts[1].GhID, Token: a.Token, Mode: wechatsim.ModePlain},
 	}
+	for _, n := range others {
+		cfg.Accounts[1].Followers, cfg.Accounts[1].CallbackURL = n, nowhere.URL
+		followers += n
+	}
 	cfg.Limits.Message.Count = 100
-	cfg.Journal.Entries = 20*followers + 1000
+	cfg.Journal.Entries = max(20*followers+1000, 200_000)
 	sim, err := wechatsim.New(cfg, zap.NewNop())
 	require.NoError(t, err)
 	require.NoError(t, sim.Start())
@@ -153,13 +162,18 @@ func newSim(t *testing.T, followers int) *wechatsim.Sim {
 // openWindows lets each user write once, which allows answers to him.
 func openWindows(t *testing.T, sim *wechatsim.Sim, users []string) {
 	t.Helper()
+	openWindowsOf(t, sim, accounts[0].AppID, users)
+}
+
+func openWindowsOf(t *testing.T, sim *wechatsim.Sim, appID string, users []string) {
+	t.Helper()
 	slots := make(chan struct{}, 32)
 	var wg sync.WaitGroup
 	for _, u := range users {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			d, err := sim.Act(t.Context(), accounts[0].AppID, wechatsim.Stimulus{OpenID: u, Type: "text", Fields: []wechatsim.Field{{Name: "Content", Text: "hello"}}})
+			d, err := sim.Act(t.Context(), appID, wechatsim.Stimulus{OpenID: u, Type: "text", Fields: []wechatsim.Field{{Name: "Content", Text: "hello"}}})
 			if err != nil || !d.Acked {
 				t.Errorf("open the window of a user: %v %+v", err, d)
 			}

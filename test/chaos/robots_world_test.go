@@ -4,8 +4,11 @@ package chaos
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,9 +30,19 @@ type road struct {
 	seen   uint64 // journal of the simulator before the run
 	robots []*herd.Process
 	sender *herd.Process
+
+	asked sync.Map // message's mark to ask
+	told  []wechatsim.Entry
+	next  uint64
 }
 
-// sessions of 2 s, so that a robot's death does not cost the run 6 s each time;
+// ask is when a message was sent, by the journal's time, and to which account.
+type ask struct {
+	at      int64
+	account string
+}
+
+// Sessions of 2 s, so that a robot's death does not cost the run 6 s each time;
 // the doors wait for nobody's session.
 const shortSessions = "robot: {session_timeout: 2s}"
 
@@ -60,12 +73,69 @@ func (r *road) robot(set ...string) *herd.Process {
 }
 
 // act is a user's next message.
-func (r *road) act(user, n int) drive.Act { return r.text(n, accounts[0].Name, r.users[user]) }
+func (r *road) act(user, n int) drive.Act { return r.asks(r.text(n, accounts[0].Name, r.users[user])) }
 
-// shown are the messages that users have seen, in order.
+// asks notes when a message was sent.
+func (r *road) asks(a drive.Act) drive.Act {
+	r.asked.Store(a.Token, ask{r.sim.Journal().Now(), a.Account})
+	return a
+}
+
+// shown are the messages that users have seen, in order. One goroutine asks.
 func (r *road) shown() []wechatsim.Entry {
-	out, _ := r.sim.Journal().Read(r.seen, 1<<30, func(e *wechatsim.Entry) bool { return e.Kind == wechatsim.KindArrival && e.Visible })
+	for {
+		more, next := r.sim.Journal().Read(max(r.next, r.seen), 1000, func(e *wechatsim.Entry) bool { return e.Kind == wechatsim.KindArrival && e.Visible })
+		r.told = append(r.told, more...)
+		if next == r.next || len(more) == 0 {
+			r.next = next
+			return r.told
+		}
+		r.next = next
+	}
+}
+
+// moreAnswers waits for so many.
+func (r *road) moreAnswers(n int) {
+	r.t.Helper()
+	have := len(r.shown())
+	herd.Wait(r.t, fmt.Sprint(n, " more answers"), r.patience(time.Minute), func() bool { return len(r.shown()) >= have+n })
+}
+
+// waits are the times from message to answer, of those that were sent to an
+// account in a span; "" is every account.
+func (r *road) waits(account string, from, to int64) (out []time.Duration) {
+	for _, e := range r.shown() {
+		v, _ := r.asked.Load(drive.FindMark([]byte(e.Text)))
+		if a, ok := v.(ask); ok && a.at >= from && a.at <= to && (account == "" || a.account == account) {
+			out = append(out, time.Duration(e.At-a.at))
+		}
+	}
 	return out
+}
+
+// longest is the longest of those that were sent since a moment.
+func (r *road) longest(since int64) time.Duration {
+	return slices.Max(r.waits("", since, math.MaxInt64))
+}
+
+// answered waits until whatever was sent to an account, or any, up to a moment is
+// answered.
+func (r *road) answered(account string, upTo int64) {
+	r.t.Helper()
+	open := map[string]bool{}
+	r.asked.Range(func(mark, v any) bool {
+		if a := v.(ask); a.at <= upTo && (account == "" || a.account == account) {
+			open[mark.(string)] = true
+		}
+		return true
+	})
+	read := 0
+	herd.Wait(r.t, "everything to be answered", r.patience(time.Minute), func() bool {
+		for all := r.shown(); read < len(all); read++ {
+			delete(open, drive.FindMark([]byte(all[read].Text)))
+		}
+		return len(open) == 0
+	})
 }
 
 // judged waits until everything is answered, puts what users saw into
