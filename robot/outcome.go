@@ -110,7 +110,7 @@ func (r *Robot) quarantined(rec kafka.Record, c *wire.Callback) (*outcome, error
 // compose turns a verdict into letters.
 func (r *Robot) compose(rec kafka.Record, c *wire.Callback, v verdict) (*outcome, error) {
 	o := &outcome{rec: rec, callback: c, identity: c.IdentityHash, state: v.state, result: string(v.state), did: r.did(c, v)}
-	o.letters = make([]kafka.Record, 0, len(v.replies)+2) // and a receipt, and perhaps a dead letter
+	o.letters = make([]kafka.Record, 0, len(v.replies)+1) // and a receipt
 	now := r.d.Now()
 	for i, content := range v.replies {
 		reply, err := replyTo(c, i+1, content, v, now)

@@ -22,7 +22,6 @@ const (
 var (
 	accountName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 	prefixName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,29}$`)
-	openID      = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 )
 
 // ValidAccount reports whether name may be an account's name: it becomes part
@@ -31,8 +30,21 @@ func ValidAccount(name string) bool {
 	return accountName.MatchString(name) && name != "receipts" && name != "repeats" && name != "deadletters" && name != "control"
 }
 
-// ValidOpenID is S28's pattern.
-func ValidOpenID(s string) bool { return openID.MatchString(s) }
+// ValidOpenID is S28's pattern, ^[A-Za-z0-9_-]{1,64}$. Everybody asks about every
+// callback, so it is a loop.
+func ValidOpenID(s string) bool {
+	if len(s) < 1 || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
 
 // Validate checks the prefix.
 func (t Topics) Validate() error {
