@@ -168,7 +168,7 @@ func lettersOf[T any, P interface {
 // it is the only dead letter; everybody is answered, in order, and the user of
 // the killer is told the fallback text.
 func TestKillerIsFound(t *testing.T) {
-	t.Parallel() // it waits most of its time
+	t.Parallel()                             // it waits most of its time
 	ways := []string{"exit", "hang", "hang"} // who hangs leaves by itself: no session has to end
 	if os.Getenv("TIDEGATE_TEST_KILLERS") == "all" {
 		for _, way := range []string{"exit", "panic", "kill", "hang"} {
