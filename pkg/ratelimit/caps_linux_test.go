@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -300,7 +301,7 @@ func (s *scene) judge(strict bool) {
 
 	var out table
 	for _, f := range judge(at, capsRate, capsBurst) {
-		out.row(fmt.Sprintf("at most %.0f in any %v", f.allowed, f.window), fmt.Sprintf("most %d, violations %d", f.most, f.violations), f.violations == 0)
+		out.row(fmt.Sprintf("at most %.0f in any %v", f.allowed, f.window), fmt.Sprintf("most %d (at %.1f s), violations %d", f.most, float64(f.at-s.origin)/1e9, f.violations), f.violations == 0)
 	}
 	total, length := 0.0, 0.0
 	edges := append([]int64{s.origin - int64(3*time.Second)}, s.faults...)
@@ -317,6 +318,18 @@ func (s *scene) judge(strict bool) {
 		u, d := use(at, from, to, capsRate), float64(to-from)/1e9
 		s.t.Logf("calm from %.1f to %.1f s: %.1f %% of the cap used", float64(from-s.origin)/1e9, float64(to-s.origin)/1e9, 100*u)
 		total, length = total+u*d, length+d
+	}
+	if f := os.Getenv("TIDEGATE_TEST_CAPS_DUMP"); f != "" {
+		var b strings.Builder
+		for k, n := range s.all {
+			for _, x := range read(s.t, n.journal) {
+				fmt.Fprintf(&b, "%d %.6f\n", k, float64(x-s.origin)/1e9)
+			}
+		}
+		for _, x := range s.faults {
+			fmt.Fprintf(&b, "F %.6f\n", float64(x-s.origin)/1e9)
+		}
+		require.NoError(s.t, os.WriteFile(f, []byte(b.String()), 0o600))
 	}
 	if length > 0 {
 		out.row("97 % of the cap used, 3 s after a fault", fmt.Sprintf("%.1f %% in %.0f s", 100*total/length, length), !strict || total/length >= 0.97)

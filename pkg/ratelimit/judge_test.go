@@ -18,7 +18,8 @@ type finding struct {
 	window     time.Duration
 	allowed    float64
 	most       int
-	violations int // windows that begin with a departure and hold too many
+	violations int   // windows that begin with a departure and hold too many
+	at         int64 // where the fullest begins
 }
 
 // judge slides windows over departures (sorted, in nanoseconds).
@@ -30,7 +31,9 @@ func judge(at []int64, rate float64, burst int) []finding {
 			for j < len(at) && at[j]-at[i] <= int64(w) {
 				j++
 			}
-			f.most = max(f.most, j-i)
+			if j-i > f.most {
+				f.most, f.at = j-i, at[i]
+			}
 			if float64(j-i) > f.allowed {
 				f.violations++
 			}

@@ -70,8 +70,11 @@ func TestSharedWhileRedisIsAway(t *testing.T) {
 				require.LessOrEqual(t, within(at, from+second/2, from+3*second/2), 0, "nobody knows what the others still have")
 				require.InDelta(t, 100, within(at, from+5*second/2, from+7*second/2), 8, "four shares of 25")
 				for _, n := range append(nodes, late) {
-					require.NotNil(t, n.share)
-					require.Equal(t, 10, n.share.places)
+					n.mu.Lock()
+					share := n.share
+					n.mu.Unlock()
+					require.NotNil(t, share)
+					require.Equal(t, 10, share.places)
 				}
 				late.Close()
 				w.live(time.Second)
@@ -87,7 +90,7 @@ func TestSharedWhileRedisIsAway(t *testing.T) {
 				at = w.departures()
 				require.InDelta(t, 200, within(at, begin, begin+2*second), 8)
 				require.Empty(t, overfull(at, l.Rate, l.Burst))
-				require.LessOrEqual(t, w.most, l.Concurrency)
+				require.LessOrEqual(t, w.peak(), l.Concurrency)
 			})
 		})
 	}
