@@ -256,3 +256,29 @@ func TestSheddingEnds(t *testing.T) {
 	require.Zero(t, lasted, "it begins anew")
 	require.Equal(t, alarm.Critical, severityOf(refused))
 }
+
+// A few long calls hold all permits and give them back together. Who comes in
+// between is not refused: nothing says yet that it would wait for too long.
+func TestLineOfLongCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(ratelimit.Limit{Concurrency: 200}, usual)
+		var wg sync.WaitGroup
+		for u := range 240 { // each asks again when it is answered
+			wg.Go(func() {
+				for range 4 {
+					came := time.Now()
+					release, err := q.Acquire(withTurn(context.Background(), turn{level: engine.Query}), 0)
+					q.note(engine.Query, time.Since(came), err)
+					if err == nil {
+						time.Sleep(8*time.Second + time.Duration(u%20)*50*time.Millisecond) //nolint:forbidigo // fake time: this is the call
+						release()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, perLevel{}, q.refused)
+		require.Len(t, q.waits[engine.Query], 960)
+		require.GreaterOrEqual(t, slices.Max(q.waits[engine.Query]), 7*time.Second, "some must have waited for a wave")
+	})
+}

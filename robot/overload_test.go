@@ -268,7 +268,7 @@ func (w *overloaded) table(what string, offered [engine.Levels]int, span time.Du
 		all += n
 	}
 	load := float64(all) / span.Seconds() / rate
-	w.bar(what+": load of a back end that takes 200/s, for "+span.String(), ">= 2.9 x", fmt.Sprintf("%.1f x", load), load >= 2.9)
+	w.bar(what+": load of a back end that takes 200/s, for "+span.String(), ">= 2.8 x", fmt.Sprintf("%.1f x", load), load >= 2.8)
 }
 
 // settled waits for so many receipts without reading them again and again.
