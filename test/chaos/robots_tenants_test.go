@@ -20,7 +20,7 @@ const tenantRules = `
 version: 1
 fallback: "busy"
 rules:
-  - {name: sick, accounts: [shop], match: {message_type: text}, call: {backend: sick, method: POST, path: /sick, body: {text: "{{ .Content }}"}}, reply: [{text: "done {{ .Content }}"}]}
+  - {name: sick, level: vital, accounts: [shop], match: {message_type: text}, call: {backend: sick, method: POST, path: /sick, body: {text: "{{ .Content }}"}}, reply: [{text: "done {{ .Content }}"}]}
   - {name: well, match: {message_type: text}, call: {backend: well, method: POST, path: /well, body: {text: "{{ .Content }}"}}, reply: [{text: "done {{ .Content }}"}]}
 `
 
