@@ -14,8 +14,9 @@ import (
 	"tidegate/pkg/redis"
 )
 
-// Random clusters: nodes come, go and sleep, Redis loses data, its clock steps,
-// answers take their time, callers give up. No window holds too many.
+// Random clusters: nodes come, go and sleep, Redis loses data, its clock steps
+// back, answers take their time, callers give up. No window holds too many. What a
+// clock put forward lets through is not promised (docs/caps.md).
 func TestSharedHoldsInEveryWindow(t *testing.T) {
 	t.Parallel()
 	addr := startRedis(t).Addr()
@@ -62,7 +63,7 @@ type event struct {
 func drawEvents(r *rapid.T) []event {
 	return rapid.SliceOfN(rapid.Custom(func(r *rapid.T) event {
 		return event{
-			what: rapid.SampledFrom([]string{"join", "join", "leave", "lose", "back", "forward", "idle", "sleep", "slower"}).Draw(r, "what"),
+			what: rapid.SampledFrom([]string{"join", "join", "leave", "lose", "back", "idle", "sleep", "slower"}).Draw(r, "what"),
 			wait: time.Duration(rapid.IntRange(1, 900).Draw(r, "ms")) * time.Millisecond,
 			n:    rapid.IntRange(1, 30).Draw(r, "n"),
 		}
@@ -113,8 +114,6 @@ func (m *model) play(e event) {
 		require.NoError(m.t, err)
 	case "back":
 		m.put(-time.Duration(e.n) * 100 * time.Millisecond)
-	case "forward":
-		m.put(time.Duration(e.n) * 150 * time.Millisecond)
 	case "sleep": // a node stands still, by its own clock
 		p.mu.Lock()
 		old := p.now

@@ -150,7 +150,7 @@ accounts:
     encoding_aes_key: "file:%s"
     secret: "file:%s"
     mode: safe
-    robot: {rate: 400, burst: 40, concurrency: 64}
+    robot: {rate: 400, burst: 40, concurrency: 256}
     sender:
       replies: {rate: 400, burst: 40, concurrency: 64}
       template: {rate: 200, burst: 20, concurrency: 32}
