@@ -139,8 +139,12 @@ local pu, pf = lim.us, lim.f
 if rms > 0 and target > 0 then
   local rate = rising(1 / target)
   if rate < 1 / target then
-    pu = math.floor(1 / rate)
-    pf = math.ceil((1 / rate - pu) * UNIT)
+    -- The time in which the rising rate makes one permit: 1/rate of this moment
+    -- would be hours after a rate that let nearly nothing through.
+    local a = (1 / target - rfrom) / (rms * 1000)
+    local d = math.max(target, (math.sqrt(rate * rate + 2 * a) - rate) / a)
+    pu = math.floor(d)
+    pf = math.ceil((d - pu) * UNIT)
     if pf >= UNIT then pu, pf = pu + 1, 0 end
   else
     rms = 0
