@@ -124,6 +124,10 @@ func (f *flight) land(ctx context.Context, l landed) {
 		f.end(ctx, r, l, aloneMark, f.g.cfg.TTL)
 		f.answer(r, []*ticket{r.leader}, l, Pass)
 		f.give(cut, outcome{apart: true})
+	case errors.Is(l.err, ErrNotAsked): // the leader's own affair: the others ask themselves
+		f.end(ctx, r, l, noMark, 0)
+		f.give([]*ticket{r.leader}, outcome{result: Result{How: Lease}, err: l.err})
+		f.give(cut, outcome{apart: true})
 	case failed(l.err):
 		f.end(ctx, r, l, failedMark, f.g.cfg.FailTTL)
 		f.standIn(ctx, []*ticket{r.leader}, Lease, l.err) // the others find the mark

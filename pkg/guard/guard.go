@@ -259,6 +259,7 @@ func (g *Guard) call(ctx context.Context, fetch Fetch) ([]byte, error) {
 	body, err := fetch(ctx)
 	g.stats.fetchSeconds.Observe(time.Since(begin).Seconds())
 	switch {
+	case errors.Is(err, ErrNotAsked): // says nothing about the back end
 	case !failed(err):
 		if g.backend.note(true) {
 			g.log.Info("the back end answers again")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -326,4 +327,17 @@ func TestAPanicOfAFetchIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "panicked")
 	require.NotContains(t, err.Error(), "o-1", "what the panic says may be personal")
 	require.Zero(t, g.View().InFlight)
+}
+
+// Whoever was not let through to the back end says nothing about it: no breaker
+// opens, and no mark keeps the others away.
+func TestWhoDidNotAskTellsNothing(t *testing.T) {
+	g := cluster(t, config(), 1)[0]
+	for range 10 {
+		_, err := g.Do(t.Context(), "a", func(context.Context) ([]byte, error) { return nil, fmt.Errorf("no permit: %w", guard.ErrNotAsked) })
+		require.ErrorIs(t, err, guard.ErrNotAsked)
+	}
+	r, err := g.Do(t.Context(), "a", func(context.Context) ([]byte, error) { return []byte("well"), nil })
+	require.NoError(t, err)
+	require.Equal(t, "well", string(r.Value))
 }

@@ -45,6 +45,9 @@ var (
 	// ErrTooLarge comes without a value: it is larger than the caller of Fetch may
 	// keep. Each caller then fetches for itself.
 	ErrTooLarge = errors.New("the value is too large to be shared")
+	// ErrNotAsked comes without a value: the caller had no right to ask, or no time
+	// left. It says nothing about the back end; the other callers ask themselves.
+	ErrNotAsked = errors.New("it was not asked")
 )
 
 // MaxKey bounds a key in bytes.

@@ -60,8 +60,11 @@ func (c *Cluster) Permits(name string, l Limit) *Shared {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed { // whoever asks is sent away
 		stop()
+		s.mu.Lock()
+		s.shut()
+		s.mu.Unlock()
 	}
 	for old := range c.caps {
 		old.mu.Lock()

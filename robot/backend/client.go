@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tidegate/pkg/fault"
+	"tidegate/pkg/guard"
 )
 
 // Request is one call. Path begins with "/" and is escaped already; it may
@@ -142,24 +143,50 @@ func (c *Client) Call(ctx context.Context, r Request) (answer any, err error) {
 // way: ask gives the request of a try, read looks at the body of a success. An
 // error of read is the call's, and is not tried again unless its kind says that
 // the back end may be well next time. It gives the body that read has taken.
+//
+// A try that never left does not take back what an earlier one may have done: then
+// the error is that one's.
 func (c *Client) Exchange(ctx context.Context, ask func() (Request, error), read func(body []byte) error) ([]byte, error) {
+	var open error // of the last try that may have acted
 	for n := 1; ; n++ {
 		r, err := ask()
 		if err != nil {
+			if acted(open) {
+				return nil, open
+			}
 			return nil, err
 		}
 		body, err := c.once(ctx, r, read)
 		if err == nil {
 			return body, nil
 		}
+		if acted(err) {
+			open = err
+		}
 		if ctx.Err() != nil || n >= c.cfg.Attempts || !c.again(r.Method, err) {
-			return nil, err
+			return nil, told(open, err)
 		}
 		c.m.retries.WithLabelValues(c.name).Inc()
 		if c.pause(ctx, c.backoff(n, fault.RetryAfter(err))) != nil {
-			return nil, err
+			return nil, told(open, err)
 		}
 	}
+}
+
+// acted tells that the back end may have done what a try asked for.
+func acted(err error) bool {
+	f := (*failure)(nil)
+	return errors.As(err, &f) && f.mayHaveActed
+}
+
+// told chooses between the last error and that of an earlier try. What a back end
+// answered for good is the answer; that it was not asked, or says "not now", is
+// none to what was asked before.
+func told(open, last error) error {
+	if k := fault.KindOf(last); acted(open) && (k == fault.Limited || k == fault.Unavailable) {
+		return open
+	}
+	return last
 }
 
 // once takes a permit and makes one try.
@@ -168,7 +195,7 @@ func (c *Client) once(ctx context.Context, r Request, read func([]byte) error) (
 	release, err := c.limiter.Acquire(ctx, 0)
 	if err != nil {
 		c.m.tries.WithLabelValues(c.name, "no_permit").Inc()
-		return nil, &failure{fault.New(fault.Limited, c.op(), "no permit in time: %w", err), false}
+		return nil, &failure{fault.New(fault.Limited, c.op(), "no permit in time: %w: %w", guard.ErrNotAsked, err), false}
 	}
 	defer release()
 	c.m.waited.WithLabelValues(c.name).Observe(time.Since(asked).Seconds())
@@ -203,7 +230,7 @@ func (c *Client) try(ctx context.Context, r Request) ([]byte, error) {
 	defer cancel()
 	if r.Before != nil {
 		if err := r.Before(); err != nil {
-			return nil, &failure{fault.Wrap(fault.Unavailable, c.op(), err), false}
+			return nil, &failure{fault.New(fault.Unavailable, c.op(), "%w: %w", guard.ErrNotAsked, err), false}
 		}
 	}
 	req, err := c.request(ctx, r)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"tidegate/pkg/fault"
 	"tidegate/pkg/guard"
 )
 
@@ -72,7 +71,7 @@ func (g *Guarded) Call(ctx context.Context, r Request, u Use) (answer any, note 
 			answer, err = g.client.Call(ctx, r)
 			return err
 		})
-		g.changed(ctx, u, err)
+		g.changed(ctx, u)
 		return answer, "", err
 	}
 	r.Key, r.Before = "", nil
@@ -117,15 +116,14 @@ func named(resource string, u Use) string {
 	return u.Person + "/" + name
 }
 
-// changed voids what a write has changed, also when nobody knows whether it was
-// done. The same name may be somebody's own and everybody's resource.
-func (g *Guarded) changed(ctx context.Context, u Use, err error) {
-	if err != nil && fault.KindOf(err) != fault.Ambiguous {
-		return
-	}
+// changed voids what a write may have changed, whatever became of it: after an
+// error something of it may have been done, and to void costs one call more. The
+// same name may be somebody's own and everybody's resource.
+func (g *Guarded) changed(ctx context.Context, u Use) {
 	for _, resource := range u.Changes {
 		for _, class := range []string{Shared, Personal} {
-			// It waits for nobody; its only error is one of the key, which is ours.
+			// The key is ours, so the error is guard.ErrOwed: other robots may use the
+			// old answer for its life. The call is done and is not made again for that.
 			_ = g.guard.Invalidate(context.WithoutCancel(ctx), named(resource, Use{Class: class, Person: u.Person}))
 		}
 	}

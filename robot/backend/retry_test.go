@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"tidegate/pkg/fault"
@@ -134,4 +135,36 @@ func TestAskedBeforeEachTry(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 2, asked)
 	require.EqualValues(t, 1, calls.Load())
+}
+
+// permits gives so many and then refuses.
+type permits struct{ left atomic.Int64 }
+
+func (p *permits) Acquire(context.Context, int) (func(), error) {
+	if p.left.Add(-1) < 0 {
+		return func() {}, fault.New(fault.Limited, "permit", "overload")
+	}
+	return func() {}, nil
+}
+
+// A second try that gets no permit does not turn "perhaps done" into "refused":
+// the follower would be told to try again, with another key.
+func TestRefusedRetryTakesNothingBack(t *testing.T) {
+	var calls atomic.Int64
+	s := serve(t, func(http.ResponseWriter, *http.Request) {
+		calls.Add(1)
+		panic(http.ErrAbortHandler) // after the request was read
+	})
+	p := &permits{}
+	p.left.Store(1)
+	cl, err := backend.New(config(s.URL), p, backend.NewMetrics(prometheus.NewRegistry()))
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	_, err = cl.Call(t.Context(), post())
+	require.Equal(t, fault.Ambiguous, fault.KindOf(err), "%v", err)
+	require.NotContains(t, err.Error(), "overload")
+	require.EqualValues(t, 1, calls.Load())
+
+	_, err = cl.Call(t.Context(), post())
+	require.Equal(t, fault.Limited, fault.KindOf(err), "the first try got none: %v", err)
 }

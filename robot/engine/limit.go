@@ -77,8 +77,8 @@ func (r *reader) rate(n *yaml.Node, l *limit, subject string) {
 // had his share: the rule does nothing, and no dialogue moves.
 func (d *Decision) Refuse() error {
 	l := d.rule.limit
-	d.Call, d.Ask, d.Replies, d.Moves, d.State, d.Trail = nil, nil, nil, false, nil, ""
-	d.Notes = nil
+	d.Call, d.Ask, d.Bot, d.Replies, d.Moves, d.State, d.Trail = nil, nil, "", nil, false, nil, ""
+	d.NotHere, d.Notes = "", nil
 	switch {
 	case l.silent:
 	case len(l.instead) > 0:

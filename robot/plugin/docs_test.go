@@ -53,14 +53,14 @@ func TestTheExampleOfTheDocumentationAnswers(t *testing.T) {
 		return resp.StatusCode == http.StatusUnauthorized
 	}, 20*time.Second, 20*time.Millisecond, "without a signature it answers nobody")
 
-	said, err := client(t, config(url), plugin.Options{}).Ask(t.Context(), callback(), ask())
+	said, err := client(t, config(url), plugin.Options{Now: time.Now}).Ask(t.Context(), callback(), ask())
 	require.NoError(t, err)
 	require.Equal(t, "You said: hello", said.Replies[0].Text)
 	other := config(url)
 	other.Secret, other.PrevSecret = "another secret of some length", secret
-	_, err = client(t, other, plugin.Options{}).Ask(t.Context(), callback(), ask())
+	_, err = client(t, other, plugin.Options{Now: time.Now}).Ask(t.Context(), callback(), ask())
 	require.NoError(t, err, "the secret before is still accepted")
 	other.PrevSecret = ""
-	_, err = client(t, other, plugin.Options{}).Ask(t.Context(), callback(), ask())
+	_, err = client(t, other, plugin.Options{Now: time.Now}).Ask(t.Context(), callback(), ask())
 	require.Error(t, err)
 }

@@ -70,7 +70,9 @@ func config(url string) plugin.Config {
 
 func client(t *testing.T, c plugin.Config, o plugin.Options) *plugin.Client {
 	t.Helper()
-	o.Now = func() time.Time { return now }
+	if o.Now == nil {
+		o.Now = func() time.Time { return now }
+	}
 	p, err := plugin.New(c, o)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
