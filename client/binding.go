@@ -17,7 +17,9 @@ type Binding struct {
 }
 
 // Bind ties a follower to a user. When it returns without an error the authority
-// has agreed, and no robot takes the follower for anybody else any more.
+// has agreed, and no robot takes the follower for anybody else any more. A Problem
+// with Errcode "ambiguous" may say that the authority has agreed and that robots
+// could not be told yet: bind again until there is no error.
 func (c *Client) Bind(ctx context.Context, account, openid, user string) error {
 	body, err := json.Marshal(map[string]string{"user": user})
 	if err != nil {
@@ -26,7 +28,8 @@ func (c *Client) Bind(ctx context.Context, account, openid, user string) error {
 	return c.call(ctx, http.MethodPut, c.binding(account, openid), nil, body, http.StatusOK, nil)
 }
 
-// Unbind unties a follower; one who is not bound is untied already.
+// Unbind unties a follower; one who is not bound is untied already. Errors are as
+// for Bind.
 func (c *Client) Unbind(ctx context.Context, account, openid string) error {
 	return c.call(ctx, http.MethodDelete, c.binding(account, openid), nil, nil, http.StatusNoContent, nil)
 }

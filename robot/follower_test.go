@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +17,9 @@ import (
 	"tidegate/pkg/sqldb/sqldbtest"
 	"tidegate/pkg/wire"
 	"tidegate/robot"
+	"tidegate/robot/dialogue"
 	"tidegate/robot/engine"
+	"tidegate/robot/history"
 )
 
 const (
@@ -167,6 +170,37 @@ func TestWhatAFollowerDidAndItsErasure(t *testing.T) {
 	b.say("1234", "last", "dear")
 	b.awaitReceipts(10)
 	require.Equal(t, []string{"echo 1234", "1234=echo 1234;", "dear"}, b.texts("oUser-1")[7:], "no dialogue, no actions, no count is left")
+}
+
+// What was kept is erased also when the configuration keeps nothing any more.
+func TestErasureWhateverTheConfigurationSays(t *testing.T) {
+	b := newBound(t)
+	h, err := history.New(b.cfg.History, b.redis, nil)
+	require.NoError(t, err)
+	h.Add(t.Context(), "card", "oUser-1", engine.Action{ID: "1", What: "hi"})
+	d, err := dialogue.New(dialogue.Config{Key: sealKey}, b.redis, nil)
+	require.NoError(t, err)
+	stands := func(n int64) *dialogue.Place {
+		p, err := d.Open(t.Context(), "card", "oUser-1", dialogue.Mark{ID: fmt.Sprint(n), Topic: "t", Offset: n, At: time.Now()})
+		require.NoError(t, err)
+		return p
+	}
+	require.NoError(t, d.Move(t.Context(), stands(1), &engine.State{}, time.Minute))
+	require.NotNil(t, stands(2).State, "the dialogue is there")
+
+	b.cfg.History.Keep, b.cfg.Dialogue.Key, b.cfg.Binding.Backend = 0, "", ""
+	b.use("version: 1\nfallback: busy\nrules:\n  - {name: echo, match: {text: {any: true}}, reply: {text: x}}\n")
+	r, err := robot.New(b.cfg, nil, robot.Deps{Kafka: b.kafka, Topics: b.topics, Publisher: b.world, Redis: b.redis, Rules: b.engine})
+	require.NoError(t, err)
+	e, err := r.Erase(t.Context(), "card", "oUser-1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"last actions", "dialogue", "counts of limits"}, e.Erased)
+	require.Contains(t, strings.Join(e.Kept, "\n"), "class: personal")
+	require.Contains(t, strings.Join(e.Kept, "\n"), "cached answers about the binding")
+	last, err := h.Last(t.Context(), "card", "oUser-1")
+	require.NoError(t, err)
+	require.Empty(t, last)
+	require.Nil(t, stands(2).State)
 }
 
 func TestRulesThatAskWhatNobodyKnows(t *testing.T) {

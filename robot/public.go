@@ -3,13 +3,17 @@ package robot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/wire"
 	"tidegate/robot/binding"
+	"tidegate/robot/dialogue"
 	"tidegate/robot/engine"
+	"tidegate/robot/history"
 )
 
 // Public is the robot's share of the public API: bindings, and the erasure of what
@@ -73,7 +77,26 @@ var keptElsewhere = []string{
 	"rows of messages and callbacks in the receipts database: they end with its retention",
 	"what the sender holds, its intents and credits: they end within days",
 	"marks in Redis that name no person's content: they end within ten minutes",
+	"counts of limits that the present rules do not have: they end within two periods of the limit and ten minutes",
 	"the binding itself, which is the back end's: unbind the follower",
+}
+
+// kept is keptElsewhere and what depends on the configuration.
+func (r *Robot) kept() []string {
+	var longest time.Duration
+	for _, g := range r.guards {
+		longest = max(longest, g.Guard().PersonalLife())
+	}
+	const earlier = "what an earlier configuration kept ends within two days"
+	personal := "back ends' answers about him that rules keep (guard: {class: personal, cache: true}), sealed: "
+	if longest > 0 {
+		personal += fmt.Sprintf("they end within %s of the last one; ", longest)
+	}
+	all := append([]string{personal + earlier}, keptElsewhere...)
+	if r.bindings == nil || r.cfg.Binding.Key == "" {
+		all = append(all, "cached answers about the binding, sealed: none are made now; "+earlier)
+	}
+	return all
 }
 
 func (r *Robot) eraseData(w http.ResponseWriter, req *http.Request) error {
@@ -85,12 +108,12 @@ func (r *Robot) eraseData(w http.ResponseWriter, req *http.Request) error {
 	return nil
 }
 
-// Erase removes everything that robots keep of a follower: his last actions, his
-// dialogue, the counts of his limits and what is known of his binding. All robots
-// share it, so one that erases is enough. It does the whole or gives an error; it
-// may be repeated.
+// Erase removes what robots keep of a follower: his last actions and his dialogue,
+// also if the configuration makes none any more, the counts of his limits and what
+// is known of his binding. Erasure.Kept names the rest. All robots share it, so one
+// that erases is enough. It does the whole or gives an error; it may be repeated.
 func (r *Robot) Erase(ctx context.Context, account, openid string) (Erasure, error) {
-	e := Erasure{Erased: []string{}, Kept: keptElsewhere}
+	e := Erasure{Erased: []string{}, Kept: r.kept()}
 	if err := follower(account, openid); err != nil {
 		return e, err
 	}
@@ -102,12 +125,15 @@ func (r *Robot) Erase(ctx context.Context, account, openid string) (Erasure, err
 		}
 		e.Erased = append(e.Erased, what)
 	}
-	if r.history != nil {
-		_, err := r.history.Erase(ctx, account, openid)
+	if r.d.Redis != nil {
+		var err error
+		if r.history != nil { // it counts
+			_, err = r.history.Erase(ctx, account, openid)
+		} else {
+			_, err = history.Erase(ctx, r.d.Redis, account, openid)
+		}
 		done("last actions", err)
-	}
-	if r.dialogues != nil {
-		done("dialogue", r.dialogues.Erase(ctx, account, openid))
+		done("dialogue", dialogue.Erase(ctx, r.d.Redis, account, openid))
 	}
 	if rules, ok := (*r.rules.Load()).(interface{ Limited() []string }); ok && r.allowances != nil {
 		done("counts of limits", r.allowances.Erase(ctx, account, openid, rules.Limited()...))
@@ -116,7 +142,7 @@ func (r *Robot) Erase(ctx context.Context, account, openid string) (Erasure, err
 		done("what is known of the binding", r.bindings.Forget(ctx, account, openid))
 	}
 	if len(errs) > 0 {
-		return e, fault.New(fault.Unavailable, "erase a follower's data", "%w", errors.Join(errs...))
+		return e, fault.New(fault.Ambiguous, "erase a follower's data", "%w", errors.Join(errs...))
 	}
 	return e, nil
 }

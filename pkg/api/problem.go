@@ -24,7 +24,7 @@ type Problem struct {
 }
 
 // Refusals that HTTP has a status of its own for; they are in the chain of a
-// fault of kind Invalid.
+// fault, of kind Invalid unless they say otherwise.
 var (
 	ErrTooLarge  = errors.New("the body is too large")
 	ErrMediaType = errors.New("the body is not plain JSON")
@@ -32,6 +32,9 @@ var (
 	// ErrPrecondition is of kind Conflict: If-Match names a version that is no
 	// longer there.
 	ErrPrecondition = errors.New("it was changed meanwhile")
+	// ErrInPart is of kind Ambiguous: the main thing was done and something is left,
+	// which the same request completes. The text of the fault is for the caller.
+	ErrInPart = errors.New("a part is left to do")
 )
 
 // kinds tells status, advice and whether the cause's text may be shown. What
@@ -70,9 +73,13 @@ func ProblemOf(err error) Problem {
 	case errors.Is(err, ErrPrecondition):
 		p.Status, p.Errcode, p.Do = http.StatusPreconditionFailed, "precondition_failed", "Read it again, and decide anew with the version that it has now."
 	}
+	inPart := errors.Is(err, ErrInPart)
+	if inPart {
+		p.Do = "Send the same request again after Retry-After, with the same idempotency key, until it succeeds."
+	}
 	p.Title = http.StatusText(p.Status)
 	p.Detail = p.Title
-	if k.show {
+	if k.show || inPart {
 		p.Detail = cause(err)
 	}
 	return p

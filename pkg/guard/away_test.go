@@ -176,8 +176,9 @@ func TestInvalidationWhileRedisIsAway(t *testing.T) {
 	})
 	before := n.called()
 	p.Hang(true)
-	require.NoError(t, a.Invalidate(t.Context(), "a"))
+	require.ErrorIs(t, a.Invalidate(t.Context(), "a"), guard.ErrOwed, "the other node does not know")
 	require.Positive(t, p.Held(), "the fault happened")
+	require.NoError(t, a.InvalidateValue(t.Context(), "a", 1), "this owes nothing")
 	require.Equal(t, 1, a.View().Owed)
 	r, err := a.Do(t.Context(), "a", n.fetch("a"))
 	require.NoError(t, err)
@@ -193,6 +194,7 @@ func TestInvalidationWhileRedisIsAway(t *testing.T) {
 	r, err = b.Do(t.Context(), "a", n.fetch("a"))
 	require.NoError(t, err)
 	require.NotEqual(t, guard.Hit, r.How, "the other node fetches anew")
+	require.NoError(t, a.Invalidate(t.Context(), "a"))
 }
 
 // A lease that could not be given up because Redis refused writes is given up

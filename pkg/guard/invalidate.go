@@ -2,21 +2,28 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tidegate/pkg/fault"
 )
 
+// ErrOwed says that an invalidation holds on this node and not yet on the others.
+var ErrOwed = errors.New("redis does not answer: other nodes may use the value of before until it ends or redis is back")
+
 // Invalidate says that the resource of key (with all variants) has changed: no
 // value that was fetched before this call is given to a caller that comes after
-// it, on any node. While Redis is away that is true of this node; the others hear
-// of it when it is back, and values end by their lives. The error is one of the key.
+// it, on any node. If Redis does not answer, that is true of this node alone, and
+// the error is ErrOwed, of kind Unavailable: this node tells the others when Redis
+// is back (unless it ends before), and values end by their lives. To call it again
+// is safe. Any other error is one of the key.
 func (g *Guard) Invalidate(ctx context.Context, key string) error {
 	return g.invalidate(ctx, key, 0)
 }
 
 // InvalidateValue is Invalidate only if the value is still the one with this
 // Result.Fence: a late complaint about an old value then does not void a good one.
+// If Redis does not answer nothing is voided and nothing owed: that is no error.
 func (g *Guard) InvalidateValue(ctx context.Context, key string, fence int64) error {
 	if fence == 0 {
 		return nil
@@ -32,6 +39,7 @@ func (g *Guard) invalidate(ctx context.Context, key string, fence int64) error {
 	if g.box != nil {
 		places = append(places, g.store.placeOf(key, true))
 	}
+	owed := false
 	for _, p := range places {
 		if fence == 0 {
 			g.void(p)
@@ -41,13 +49,18 @@ func (g *Guard) invalidate(ctx context.Context, key string, fence int64) error {
 		}
 		if g.away.open() {
 			g.owe(p, fence)
+			owed = true
 			continue
 		}
 		_, err := g.store.invalidate(ctx, p, fence)
 		g.asked(ctx, err)
 		if err != nil {
 			g.owe(p, fence)
+			owed = true
 		}
+	}
+	if owed && fence == 0 {
+		return fault.Wrap(fault.Unavailable, "invalidate of "+g.cfg.Backend, ErrOwed)
 	}
 	return nil
 }

@@ -68,3 +68,12 @@ func Handler(guards ...*Guard) http.Handler {
 
 // MaxValue is the largest value that is shared, in bytes.
 func (g *Guard) MaxValue() int { return g.cfg.MaxValue }
+
+// PersonalLife is how long after its last change a personal value lies in Redis at
+// most; 0 if none is kept.
+func (g *Guard) PersonalLife() time.Duration {
+	if g.box == nil {
+		return 0
+	}
+	return g.cfg.keep()
+}

@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/guard"
 	"tidegate/pkg/redis"
@@ -126,15 +128,12 @@ func (b *Book) Bind(ctx context.Context, account, openid, user, idempotency stri
 
 // Unbind unties a follower. One who is not bound is untied already.
 func (b *Book) Unbind(ctx context.Context, account, openid, idempotency string) error {
-	err := b.write(ctx, account, openid, backend.Request{Method: http.MethodDelete, Key: idempotency})
-	if fault.KindOf(err) == fault.NotFound {
-		return nil
-	}
-	return err
+	return b.write(ctx, account, openid, backend.Request{Method: http.MethodDelete, Key: idempotency})
 }
 
 // write changes a binding at the authority and voids what is known of it, however
-// the write ended: it may have been done.
+// the write ended: it may have been done. When it was and other robots could not be
+// told, the error is api.ErrInPart, of kind Ambiguous.
 func (b *Book) write(ctx context.Context, account, openid string, r backend.Request) error {
 	if err := checkFollower(account, openid); err != nil {
 		return err
@@ -142,17 +141,31 @@ func (b *Book) write(ctx context.Context, account, openid string, r backend.Requ
 	r.Path = b.path(account, openid)
 	_, err := b.guard.Through(ctx, func(ctx context.Context) error {
 		_, err := b.call.Call(ctx, r)
+		if r.Method == http.MethodDelete && fault.KindOf(err) == fault.NotFound {
+			return nil // it is as it should be; others may still know it otherwise
+		}
 		return err
 	})
-	if void := b.Forget(context.WithoutCancel(ctx), account, openid); err == nil {
-		err = void
+	void := b.Forget(context.WithoutCancel(ctx), account, openid)
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(void, guard.ErrOwed):
+		return fault.New(fault.Ambiguous, "change binding",
+			"the bank's system has changed the binding, but other robots could not be told and may use the old one for up to %s: ask again (%w)", b.cfg.TTL, api.ErrInPart)
 	}
-	return err
+	return void
 }
 
-// Forget voids what is kept of a follower's binding; the binding stays.
+// Forget voids what is kept of a follower's binding; the binding stays. The error
+// guard.ErrOwed says that other robots could not be told: what is kept may be used,
+// and lie in Redis, for TTL.
 func (b *Book) Forget(ctx context.Context, account, openid string) error {
-	return b.guard.Invalidate(ctx, key(account, openid))
+	err := b.guard.Invalidate(ctx, key(account, openid))
+	if b.cfg.Key == "" && errors.Is(err, guard.ErrOwed) {
+		return nil // without a key no robot keeps anything
+	}
+	return err
 }
 
 // Followers gives the followers of an account that are bound to a user. The

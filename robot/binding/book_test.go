@@ -8,8 +8,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
+	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
+	"tidegate/pkg/guard"
+	"tidegate/pkg/redis"
 	"tidegate/robot/binding"
 )
 
@@ -115,8 +119,26 @@ func TestWithoutRedisTheBankIsAsked(t *testing.T) {
 	for range 5 {
 		require.Equal(t, "cust", lookup(t, b))
 	}
-	require.NoError(t, b.Unbind(t.Context(), account, openid, ""))
+	for range 2 { // the second time the bank knows of no binding any more
+		err := b.Unbind(t.Context(), account, openid, "")
+		require.Equal(t, fault.Ambiguous, fault.KindOf(err))
+		require.ErrorIs(t, err, api.ErrInPart, "done at the bank, and other robots do not know")
+	}
 	require.Empty(t, lookup(t, b))
+	require.ErrorIs(t, b.Forget(t.Context(), account, openid), guard.ErrOwed)
+}
+
+// Without a key no robot keeps anything, so nobody has to be told.
+func TestWithoutAKeyNobodyIsOwedAnything(t *testing.T) {
+	cfg := redis.DefaultConfig()
+	cfg.Addrs, cfg.Timeout = []string{"127.0.0.1:1"}, 100*time.Millisecond
+	c, err := redis.Open(cfg, zap.NewNop())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	w := newWorld(t)
+	b := w.nodeAt(c, func(c *binding.Config) { c.Key = "" })
+	require.NoError(t, b.Bind(t.Context(), account, openid, "cust", ""))
+	require.NoError(t, b.Unbind(t.Context(), account, openid, ""))
 }
 
 func TestWhatComesFromOutsideIsChecked(t *testing.T) {

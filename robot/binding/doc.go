@@ -11,11 +11,14 @@
 // key, or not kept at all without one.
 //
 // Invariant: what was looked up before a Bind or Unbind through this package
-// returned is never given to whoever asks after it, on any node (package guard).
+// returned without an error is never given to whoever asks after it, on any node
+// (package guard).
 // A change that the bank's system makes by itself is seen after ttl at the latest.
 //
 // On failure: an error of the back end is the caller's; it is never taken for
 // "not bound". A write whose outcome is not known invalidates as well. Without
 // Redis each node asks the back end by itself, keeps its own answers for ttl and
-// does not hear of the writes of others for so long.
+// does not hear of the writes of others for so long; a write is then done at the
+// back end and answered with an error that says so (api.ErrInPart). A robot that is
+// configured without Redis has nobody to tell: run only one like that.
 package binding

@@ -47,13 +47,19 @@ func Answer(log *zap.Logger, h func(http.ResponseWriter, *http.Request) error) h
 		ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
 		defer cancel()
 		err := mayUse(r)
+		refused := false
 		if err == nil {
 			err = h(w, r.WithContext(ctx))
+			refused = fault.KindOf(err) == fault.Denied
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			return
-		}
-		if fault.KindOf(err) == fault.Internal {
+		case refused:
+			// The caller's key was good: it is our credentials that a back end refuses.
+			log.Warn("a back end refuses the robot's credentials (status 401 or 403): check its headers and certificate", zap.String("path", r.Pattern), zap.Error(err))
+			err = fault.Wrap(fault.Internal, "answer request", err)
+		case fault.KindOf(err) == fault.Internal:
 			log.Error("request failed", zap.String("path", r.Pattern), zap.Error(err))
 		}
 		api.WriteProblem(w, err)

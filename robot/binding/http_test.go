@@ -1,6 +1,7 @@
 package binding_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"tidegate/pkg/api"
 	"tidegate/pkg/sqldb/sqldbtest"
@@ -26,7 +28,8 @@ func TestPublicAPI(t *testing.T) {
 	_, reader, err := keys.Add(t.Context(), "web", []string{api.BindingsRead}, []string{account})
 	require.NoError(t, err)
 	m := http.NewServeMux()
-	b.Mount(m, api.NewKeys(keys), zap.NewNop())
+	core, logs := observer.New(zap.InfoLevel)
+	b.Mount(m, api.NewKeys(keys), zap.New(core))
 	s := httptest.NewServer(m)
 	t.Cleanup(s.Close)
 
@@ -73,5 +76,29 @@ func TestPublicAPI(t *testing.T) {
 		require.Contains(t, text, c.holds)
 	}
 	require.Equal(t, []string{"k1", "k1"}, w.bank.keys, "the caller's key reaches the authority")
+	require.Zero(t, logs.Len())
+
+	// The bank refuses our credentials: that is not about the caller's key.
+	for n, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		w.bank.set(func() { w.bank.fail = code })
+		status, text := do(writer, "PUT", path, `{"user":"77"}`)
+		require.Equal(t, 500, status, text)
+		require.Contains(t, text, "tell the operator")
+		require.Equal(t, n+1, logs.Len(), "once each")
+		line := logs.All()[n]
+		require.Equal(t, zap.WarnLevel, line.Level)
+		require.NotContains(t, fmt.Sprint(line.Message, line.ContextMap()), "oUser-1")
+	}
+	w.bank.set(func() { w.bank.fail = 0 })
+
+	// Redis does not answer: the bank has done it, and the others cannot be told.
+	if w.server != nil {
+		w.server.Close()
+		status, text := do(writer, "DELETE", path, "")
+		require.Equal(t, 503, status, text)
+		require.Contains(t, text, `"errcode":"ambiguous"`)
+		require.Contains(t, text, "has changed the binding, but other robots could not be told and may use the old one for up to 10m0s: ask again")
+		require.Contains(t, text, "until it succeeds")
+	}
 	http.DefaultClient.CloseIdleConnections()
 }

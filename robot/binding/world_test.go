@@ -142,6 +142,11 @@ func (w *world) redis() *redis.Client {
 
 func (w *world) node(change ...func(*binding.Config)) *binding.Book {
 	w.t.Helper()
+	return w.nodeAt(w.redis(), change...)
+}
+
+func (w *world) nodeAt(c *redis.Client, change ...func(*binding.Config)) *binding.Book {
+	w.t.Helper()
 	b := backend.Config{Name: "bank", BaseURL: w.bank.URL, Attempts: 1, Rate: 1e5, Burst: 1000, Concurrency: 100}
 	client, err := backend.New(b, ratelimit.New(b.Limit()), backend.NewMetrics(prometheus.NewRegistry()))
 	require.NoError(w.t, err)
@@ -150,7 +155,7 @@ func (w *world) node(change ...func(*binding.Config)) *binding.Book {
 	for _, f := range change {
 		f(&cfg)
 	}
-	book, err := binding.New(cfg, client, w.redis(), zap.NewNop(), prometheus.NewRegistry())
+	book, err := binding.New(cfg, client, c, zap.NewNop(), prometheus.NewRegistry())
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { book.Close(); client.Close() })
 	return book

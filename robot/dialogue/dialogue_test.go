@@ -130,7 +130,7 @@ func TestARobotThatLostItsPartitionMovesNothing(t *testing.T) {
 		err := one.Move(t.Context(), stale, state(7), time.Minute)
 		require.Equal(t, fault.Conflict, fault.KindOf(err), name)
 		require.Equal(t, state(2), find(t, one, mark(5)).State, name)
-		require.NoError(t, one.Erase(t.Context(), "card", user))
+		require.NoError(t, dialogue.Erase(t.Context(), c, "card", user))
 		require.Nil(t, find(t, one, mark(5)).State)
 	}
 }

@@ -169,9 +169,10 @@ func (s *Store) Move(ctx context.Context, p *Place, next *engine.State, patience
 	return nil
 }
 
-// Erase forgets a follower.
-func (s *Store) Erase(ctx context.Context, account, openid string) error {
-	if _, err := s.redis.Del(ctx, key(account, openid)); err != nil {
+// Erase forgets a follower. It needs no Store: what was kept before the key was
+// taken out of the configuration goes as well.
+func Erase(ctx context.Context, c *redis.Client, account, openid string) error {
+	if _, err := c.Del(ctx, key(account, openid)); err != nil {
 		return fmt.Errorf("erase dialogue: %w", err)
 	}
 	return nil

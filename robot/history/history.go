@@ -196,11 +196,16 @@ func (b *Book) Erase(ctx context.Context, account, openid string) (bool, error) 
 	if b == nil {
 		return false, nil
 	}
-	there, err := b.redis.Del(ctx, key(account, openid))
+	there, err := Erase(ctx, b.redis, account, openid)
 	if err == nil && there {
 		b.asked.WithLabelValues("erased").Inc()
 	}
 	return there, err
+}
+
+// Erase forgets a follower also where nothing is remembered any more.
+func Erase(ctx context.Context, c *redis.Client, account, openid string) (bool, error) {
+	return c.Del(ctx, key(account, openid))
 }
 
 // cut shortens a text to n bytes without splitting a character.

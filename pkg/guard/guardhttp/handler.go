@@ -177,7 +177,8 @@ func (h *Handler) changed(r *http.Request) {
 	}
 	for _, pattern := range m.what.Paths {
 		path := wildcard.ReplaceAllStringFunc(pattern, func(name string) string { return m.values.PathValue(name[1 : len(name)-1]) })
-		if err := h.guard.Invalidate(context.WithoutCancel(r.Context()), path); err != nil {
+		// What is owed to the other nodes the guard pays, and it has logged that Redis is away.
+		if err := h.guard.Invalidate(context.WithoutCancel(r.Context()), path); err != nil && !errors.Is(err, guard.ErrOwed) {
 			h.log.Warn("a path that a write changed cannot be invalidated", zap.String("match", m.what.Match), zap.Error(err))
 		}
 	}
