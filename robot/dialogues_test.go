@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,8 +165,8 @@ func TestACrashInTheMiddleOfADialogueDoesNoHarm(t *testing.T) {
 	k.setRefuse(nil)
 	k.run()
 	k.say("y")
-	require.Eventually(t, func() bool { return len(k.texts("oUser-1")) >= 4 }, patient, 10*time.Millisecond)
-	require.Equal(t, []string{"core 1234 yes"}, k.texts("oUser-1")[len(k.texts("oUser-1"))-1:])
+	// What was answered before may come again.
+	require.Eventually(t, func() bool { return slices.Contains(k.texts("oUser-1"), "core 1234 yes") }, patient, 10*time.Millisecond)
 	require.NotContains(t, k.texts("oUser-1"), "four digits", "no message was taken for an answer to another question")
 	ids := map[string]string{}
 	for _, r := range k.replies() {

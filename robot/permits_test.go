@@ -63,7 +63,7 @@ func TestARestOfThePermitsIsNoOverload(t *testing.T) {
 		all.make("robot.card", ratelimit.Limit{Concurrency: 1})
 		p := all["robot.card"]
 		p.paused = true
-		_, err := p.Acquire(t.Context(), 0) // none is left
+		release, err := p.Acquire(t.Context(), 0) // none is left
 		require.NoError(t, err)
 		gauges := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "waiting"}, []string{"of", "level"})
 		l := newLine("account", "account card", both{ratelimit.New(ratelimit.Limit{}), p}, patience{engine.Event: 5 * time.Second}, gauges)
@@ -76,16 +76,19 @@ func TestARestOfThePermitsIsNoOverload(t *testing.T) {
 			})
 			<-time.After(100 * time.Millisecond)
 		}
+		wg.Go(func() { _, _ = l.Acquire(withTurn(ctx, turn{level: engine.Event}), 0) }) // gets the only one
+		synctest.Wait()
 		for range 40 {
 			wait()
 			require.Nil(t, l.refuses(engine.Event))
 		}
 		p.paused = false
+		release()
 		for range 9 {
 			wait()
 			require.Nil(t, l.refuses(engine.Event), "a second has to be measured first")
 		}
-		<-time.After(200 * time.Millisecond)
+		<-time.After(700 * time.Millisecond)
 		require.NotNil(t, l.refuses(engine.Event))
 		cancel()
 		wg.Wait()

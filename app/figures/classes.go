@@ -189,7 +189,7 @@ func (sc classesScene) run(ctx context.Context, f *fleet, users int) (served, er
 	var wg sync.WaitGroup
 	for u := range users {
 		wg.Go(func() {
-			dice := rand.New(rand.NewPCG(uint64(u), 8)) //nolint:gosec // which seat map a user looks at is no secret
+			dice := rand.New(rand.NewPCG(uint64(u), 8))
 			turn := dice.IntN(sc.looks + 1)
 			for {
 				pause(ctx, time.Duration((0.5+dice.Float64())*float64(sc.think)))

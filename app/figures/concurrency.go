@@ -96,7 +96,7 @@ func (sc concurrencyScene) run(ctx context.Context, f *fleet, users int) (crowde
 	var wg sync.WaitGroup
 	for u := range users {
 		wg.Go(func() {
-			dice := rand.New(rand.NewPCG(uint64(u), 7)) //nolint:gosec // which seat map a user looks at is no secret
+			dice := rand.New(rand.NewPCG(uint64(u), 7))
 			for time.Since(begin) < sc.span && ctx.Err() == nil {
 				key := strconv.Itoa(dice.IntN(sc.resources))
 				fetch := func(ctx context.Context) ([]byte, error) { return n.call(ctx, key) }

@@ -126,7 +126,9 @@ func (c *crew) open(ctx context.Context, where kafka.Config, stack *run.Stack) e
 	go func() { served <- web.Serve(ln) }()
 	stack.Push("back end", func(context.Context) error {
 		err := web.Close()
-		<-served
+		if e := <-served; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
 		return err
 	})
 	if c.producer, err = kafka.NewProducer(where, kafka.ProducerOptions{}, c.s.Log, nil); err != nil {

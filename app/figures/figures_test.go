@@ -75,11 +75,11 @@ func requireFiles(t *testing.T, dir, name string) {
 	svg, err := os.ReadFile(base + ".svg")
 	require.NoError(t, err)
 	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
 			break
-		} else {
-			require.NoError(t, err)
 		}
+		require.NoError(t, err)
 	}
 	for _, what := range []string{"made by tidegate figures --only " + name, "cores", "commit "} {
 		require.Contains(t, string(svg), what)

@@ -15,9 +15,9 @@ import (
 
 // save writes the picture and its numbers.
 func (s *stage) save(ctx context.Context, f figure, d drawing) error {
-	print := s.smallPrint(ctx, f)
+	foot := s.smallPrint(ctx, f)
 	c := d.chart
-	c.Title, c.Foot = f.title, append(c.Foot, print...)
+	c.Title, c.Foot = f.title, append(c.Foot, foot...)
 	svg, err := c.SVG()
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func commit(ctx context.Context) string {
 }
 
 func git(ctx context.Context, args ...string) string {
-	out, err := exec.CommandContext(ctx, "git", args...).Output()
+	out, err := exec.CommandContext(ctx, "git", args...).Output() //nolint:gosec // the arguments are ours
 	if err != nil {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -49,6 +50,9 @@ func flatten(out map[string]string, path string, v reflect.Value) {
 			return
 		}
 		out[path] = fmt.Sprint(v.Interface())
+		if v.Kind() == reflect.String && strings.Contains(path, "SASL") { // a login is no setting to show
+			out[path] = map[bool]string{true: "not set", false: "set"}[v.IsZero()]
+		}
 	}
 }
 
@@ -63,7 +67,7 @@ func GroupSettings(cfg Config, opt GroupOptions) (map[string]string, error) {
 	return SettingsOf(conf), nil
 }
 
-// ProducerSettings: see GroupSettings.
+// ProducerSettings is GroupSettings for a producer.
 func ProducerSettings(cfg Config, opt ProducerOptions) (map[string]string, error) {
 	conf, err := cfg.base()
 	if err != nil {

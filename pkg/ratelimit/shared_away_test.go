@@ -82,7 +82,6 @@ func TestSharedWhileRedisIsAway(t *testing.T) {
 
 				back()
 				w.patient.Store(true)
-				from = w.since()
 				w.live(cfg.PlaceLife + time.Second)
 				begin := w.since()
 				w.live(2 * time.Second)

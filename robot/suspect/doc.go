@@ -9,7 +9,7 @@
 // each partition:
 //
 //	owner    the assignment that holds the partition; empty when it was let go in order
-//	until    the first offset that no dead process can have begun
+//	until    the first offset that no dead process can have touched
 //	begun    kills, 0 or 1, that records of this span without an entry may have been in
 //	<offset> "<kills so far, this one included> <assignment>", while the record is in hand
 //

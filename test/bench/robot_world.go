@@ -30,7 +30,6 @@ type robotWorld struct {
 	backend              string
 	admin                *kafka.Admin
 	producer             *kafka.Producer
-	fills                int
 	stack                []func() error
 }
 
@@ -84,7 +83,9 @@ func (w *robotWorld) startBackend(ctx context.Context) error {
 	w.backend = "http://" + ln.Addr().String()
 	w.stack = append(w.stack, func() error {
 		err := srv.Close()
-		<-done
+		if e := <-done; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
 		return err
 	})
 	return nil
