@@ -33,6 +33,7 @@ func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 		}
 	}
 	if o == nil {
+		r.holds.drop(at)
 		r.m.callbacks.WithLabelValues(m.name, "seen").Inc()
 		return nil
 	}

@@ -27,7 +27,8 @@
 //
 // Invariants. A record that kills is begun at most three times. A record is
 // condemned only if three processes in a row have died while it was, or may have
-// been, in hand, and it was alone at the last one. Whoever returns is cleared.
+// been, in hand, and it was alone at the last one, or began it alone. Whoever
+// returns is cleared.
 //
 // Alone means alone in this process: the others wait at the gate, for the time
 // of one suspect or turn (5 s), and then have a turn of the same length.
@@ -39,4 +40,6 @@
 // Not promised: a machine that is switched off three times in a row, the last
 // time at the very moment at which an innocent suspect is alone in hand, looks
 // like a record that kills. It is in the dead letters then, and can be replayed.
+// So does a suspect with two deaths that takes longer than its turn and is in
+// company again when another record, new and of the killing kind, ends the process.
 package suspect
