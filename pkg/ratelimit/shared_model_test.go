@@ -31,6 +31,9 @@ func TestSharedHoldsInEveryWindow(t *testing.T) {
 // is not waited out, or when a lower limit does not wait for what went out, it
 // finds a window.
 func TestSharedModelCanFail(t *testing.T) {
+	if underRace {
+		t.Skip("it is about the model, and takes ten times as long under the race detector")
+	}
 	t.Parallel()
 	addr := startRedis(t).Addr()
 	for what, change := range map[string][2]string{
