@@ -87,11 +87,11 @@ func TestRepeatsSaysWhatIsWrong(t *testing.T) {
 	for _, key := range []string{"tgo_key", "file:" + file} {
 		require.NoError(t, Repeats(t.Context(), RepeatsOptions{Ops: keyed.URL, Key: key, Since: time.Minute, Limit: 1, Out: &bytes.Buffer{}}))
 	}
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	// A port that was free a moment ago may be somebody's by now; this one never is.
+	const nobody = "http://127.0.0.1:1"
 	for want, ops := range map[string]string{
 		"--ops: write the address of an operations listener": "ftp://x",
-		"is the role running":                                gone.URL,
+		"is the role running":                                nobody,
 		"(ops.addr) of a receipts role":                      answer(http.StatusNotFound, "404 page not found"),
 		"'tidegate ops-key NAME --scope read' makes one":     answer(http.StatusUnauthorized, `{"errcode":"unauthenticated","detail":"no valid key","do":"Send one."}`),
 		"status 500":                     answer(http.StatusInternalServerError, "\x1b[31mboom"),
