@@ -207,8 +207,8 @@ func (r *Robot) leave(ctx context.Context, rec kafka.Record, c *wire.Callback, r
 	return nil
 }
 
-// holds remembers since when callbacks are held. It is bounded by what the
-// consumer group lets be ahead of the oldest unfinished callback.
+// holds remembers since when callbacks are held, of maxPending at most in this
+// process: one more is not held and gets the fallback text at once.
 type holds struct {
 	mu    sync.Mutex
 	since map[place]time.Time
