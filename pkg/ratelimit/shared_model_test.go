@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,11 @@ func history(t *testing.T, r *rapid.T, addr string, script *redis.Script, of []s
 	}
 	seed := rapid.Uint64().Draw(r, "seed")
 	happens := drawEvents(r, of)
+	return played(t, addr, script, l, seed, happens)
+}
+
+// played is a history of these events.
+func played(t *testing.T, addr string, script *redis.Script, l Limit, seed uint64, happens []event) (bad string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, addr, DefaultConfig())
 		defer w.close()
@@ -112,6 +118,7 @@ type model struct {
 	limit Limit
 	seed  uint64
 	nodes []*Shared
+	still sync.Map // *Shared -> chan struct{}: those that stand still, until when
 }
 
 func (m *model) play(e event) {
@@ -128,13 +135,35 @@ func (m *model) play(e event) {
 		m.put(time.Duration(e.n) * 150 * time.Millisecond)
 	case "back":
 		m.put(-time.Duration(e.n) * 100 * time.Millisecond)
-	case "sleep": // a node stands still, by its own clock
-		p.mu.Lock()
-		old := p.now
-		p.now = func() int64 { return old() + int64(e.n)*int64(50*time.Millisecond) }
-		p.mu.Unlock()
+	case "sleep":
+		m.sleep(p, time.Duration(e.n)*50*time.Millisecond)
 	case "slower":
 		p.SetLimit(Limit{Rate: m.limit.Rate / 2, Burst: max(1, m.limit.Burst/2)})
+	}
+}
+
+// sleep lets a node stand still while time goes on for all others: nothing departs
+// there, no question leaves and no answer is seen. It wakes with what it had.
+func (m *model) sleep(p *Shared, d time.Duration) {
+	awake := make(chan struct{})
+	m.still.Store(p, awake)
+	p.mu.Lock()
+	had := p.permits
+	p.permits = nil
+	p.mu.Unlock()
+	m.live(d)
+	p.mu.Lock()
+	p.permits = had
+	p.arm()
+	p.mu.Unlock()
+	m.still.Delete(p)
+	close(awake)
+}
+
+// awake waits until p does not stand still.
+func (m *model) awake(p *Shared) {
+	if c, asleep := m.still.Load(p); asleep {
+		<-c.(chan struct{})
 	}
 }
 
@@ -147,9 +176,11 @@ func (m *model) join(callers int) {
 	p.mu.Lock()
 	ask := p.exchange
 	p.exchange = func(ctx context.Context, q question) (answer, error) {
+		m.awake(p)
 		pause(ctx, time.Duration(rnd.IntN(10000))*time.Microsecond)
 		a, err := ask(ctx, q)
 		pause(ctx, time.Duration(rnd.IntN(10000))*time.Microsecond)
+		m.awake(p)
 		return a, err
 	}
 	p.mu.Unlock()

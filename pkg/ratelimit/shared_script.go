@@ -9,7 +9,7 @@ import "tidegate/pkg/redis"
 //	  at          last time of the server that a script saw
 //	  run         the server's run id: another one may have lost the last writes
 //	  tu, tf      theoretical time of the next permit, µs and 2^-30 of them
-//	  last        time of the last permit that was given out
+//	  last        the latest time from which a permit that was given out may be used
 //	  turn, tend  who was given permits last, and until when that node may go on
 //	              (only where a change of nodes costs time, see pen)
 //	  pcold       no new places before
@@ -160,7 +160,8 @@ local fresh
 if cold then fresh = now + settle elseif differs then fresh = math.max(now, last) + JMAX end
 local rest = 0
 if fresh then
-  tu, tf, last, turn, tend = fresh + slack + pu, pf, 0, '', 0
+  -- What was given out before has gone by then, also if the limit changes again.
+  tu, tf, last, turn, tend = fresh + slack + pu, pf, fresh - JMAX, '', 0
   rest = fresh - now
 end
 
