@@ -42,9 +42,7 @@
 // Not promised: places (Concurrency) of a node that slept through their life, or
 // lost Redis, are given to others while its calls are still on the wire. A node
 // that alone is cut off from Redis, while the others reach it, takes its share on
-// top of theirs. So does one that notices late that Redis is back: go-redis stops
-// dialling after PoolSize failures and then tries once a second, which is longer
-// than proof and settle assume. More processes than MaxNodes exceed a cap while Redis is away. A
-// clock of Redis that is put forward by less than Config.Timeout lets so much
-// more through, once.
+// top of theirs. More processes than MaxNodes exceed a cap while Redis is away. A
+// clock of Redis that is put forward by less than Config.Timeout lets so much more
+// through, once.
 package ratelimit

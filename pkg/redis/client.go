@@ -42,7 +42,7 @@ func Open(cfg Config, log *zap.Logger) (*Client, error) {
 		ClientName: "tidegate",
 		Username:   cfg.Username, Password: cfg.Password, DB: cfg.DB,
 		SentinelUsername: cfg.SentinelUsername, SentinelPassword: cfg.SentinelPassword,
-		TLSConfig: tlsCfg,
+		TLSConfig: tlsCfg, Dialer: dialer(cfg.Timeout, tlsCfg),
 		// One retry, and only for reads: see once.
 		MaxRetries: 1, MinRetryBackoff: 2 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond,
 		DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout, WriteTimeout: cfg.Timeout, PoolTimeout: cfg.Timeout,
