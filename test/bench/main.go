@@ -29,6 +29,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"tidegate/pkg/wire"
 )
 
 // enginesCommand makes this program the process of the embedded engines.
@@ -45,6 +47,7 @@ type settings struct {
 	beside  string
 	limit   time.Duration
 	warm    time.Duration
+	parts   int
 }
 
 func main() { os.Exit(run()) }
@@ -85,6 +88,7 @@ func parse() (settings, error) {
 	flag.StringVar(&targets, "targets", ".", "run only the targets whose name (bare, real, beside, embedded) matches")
 	flag.StringVar(&s.beside, "beside", "", "measure this other build of tidegate as well, on the same engines, in turn: what a change costs or saves")
 	flag.DurationVar(&s.warm, "warm", 0, "load every target for this long before anything counts: a JVM that compiles fully needs a minute or more")
+	flag.IntVar(&s.parts, "partitions", wire.Partitions, "partitions of the callbacks topic on the real Kafka: 12 is what is shipped for three brokers, 4 is the part of each of them")
 	flag.DurationVar(&s.limit, "limit", 6*time.Minute, "longest time of the whole run")
 	flag.Parse()
 	roundsGiven := false
@@ -98,8 +102,8 @@ func parse() (settings, error) {
 	if s.seconds <= 2 && !roundsGiven {
 		s.rounds = 1 // the short form is a smoke test
 	}
-	if s.seconds < 0.5 || s.seconds > 60 || s.rounds < 1 || s.rounds > 20 || flag.NArg() > 0 {
-		return s, errors.New("use BENCH_SECONDS 0.5 to 60, -rounds 1 to 20 and no further arguments")
+	if s.seconds < 0.5 || s.seconds > 60 || s.rounds < 1 || s.rounds > 20 || s.parts < 1 || s.parts > 100 || flag.NArg() > 0 {
+		return s, errors.New("use BENCH_SECONDS 0.5 to 60, -rounds 1 to 20, -partitions 1 to 100 and no further arguments")
 	}
 	var err error
 	if s.only, err = regexp.Compile(only); err != nil {
@@ -117,7 +121,7 @@ func benchmark(ctx context.Context, s settings) (err error) {
 	if err := w.start(ctx, s); err != nil {
 		return err
 	}
-	rep := report{Machine: describe(ctx, w.target(realEngines).effects.admin, w.target(realEngines).effects.redis), Seconds: s.seconds, Rounds: s.rounds}
+	rep := report{Partitions: s.parts, Machine: describe(ctx, w.target(realEngines).effects.admin, w.target(realEngines).effects.redis), Seconds: s.seconds, Rounds: s.rounds}
 	rep.Rows, err = runPlan(ctx, w, s)
 	rep.finish()
 	rep.print(os.Stdout)

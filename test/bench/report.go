@@ -12,9 +12,12 @@ import (
 
 // report is everything that the run found, as printed and as JSON.
 type report struct {
-	Machine machine   `json:"machine"`
-	Seconds float64   `json:"seconds_per_cell"`
-	Rounds  int       `json:"rounds"`
+	Machine machine `json:"machine"`
+	Seconds float64 `json:"seconds_per_cell"`
+	Rounds  int     `json:"rounds"`
+	// Partitions of the callbacks topic on the real Kafka.
+	Partitions int `json:"partitions"`
+
 	Rows    []row     `json:"rows"`
 	Medians []medians `json:"medians"`
 }
@@ -87,7 +90,7 @@ func (p *report) medianOf(c cell, target string) (medians, bool) {
 func (p *report) print(out io.Writer) {
 	m := p.Machine
 	fmt.Fprintf(out, "%s, %d cores, %s, Linux %s; load average before: %s\n", m.CPU, m.Cores, m.Memory, m.Kernel, m.Load)
-	fmt.Fprintf(out, "%s; commit %s; Kafka %s; Redis %s; %.1f s a cell, %d rounds\n\n", m.Go, m.Commit, m.Kafka, m.Redis, p.Seconds, p.Rounds)
+	fmt.Fprintf(out, "%s; commit %s; Kafka %s; Redis %s; %d partitions; %.1f s a cell, %d rounds\n\n", m.Go, m.Commit, m.Kafka, m.Redis, p.Partitions, p.Seconds, p.Rounds)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "round\tcell\ttarget\toffered/s\treq/s\tp50 ms\tp99 ms\tp99.9 ms\tratio\tµs door\tredis\tkafka\tengines\tload\tother %\tacked\trecords\tdone\t"
 	fmt.Fprintln(w, head)

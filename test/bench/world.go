@@ -79,11 +79,11 @@ func (w *world) start(ctx context.Context, s settings) (err error) {
 	}
 	tidegate := filepath.Join(w.dir, "tidegate")
 	// The proxy on real engines always runs: the report describes its engines.
-	if err := w.startProxy(ctx, instance{realEngines, tidegate, kafkaAddr, redisAddr, wire.Partitions, engineIDs(kafkaAddr, redisAddr)}); err != nil {
+	if err := w.startProxy(ctx, instance{realEngines, tidegate, kafkaAddr, redisAddr, s.parts, engineIDs(kafkaAddr, redisAddr)}); err != nil {
 		return err
 	}
 	if s.beside != "" {
-		if err := w.startProxy(ctx, instance{beside, s.beside, kafkaAddr, redisAddr, wire.Partitions, engineIDs(kafkaAddr, redisAddr)}); err != nil {
+		if err := w.startProxy(ctx, instance{beside, s.beside, kafkaAddr, redisAddr, s.parts, engineIDs(kafkaAddr, redisAddr)}); err != nil {
 			return err
 		}
 	}
