@@ -36,7 +36,7 @@ func TestAlarmsReachTheWebhookOfTheConfiguration(t *testing.T) {
 	rec := httptest.NewRecorder()
 	ops, err := e.newOps()
 	require.NoError(t, err)
-	ops.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/v1/alarms", http.NoBody))
+	ops.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/ops/v1/alarms", http.NoBody))
 	require.Equal(t, http.StatusOK, rec.Code)
 	require.Contains(t, rec.Body.String(), `"queue_faulty"`)
 	require.Contains(t, rec.Body.String(), e.node)

@@ -63,7 +63,7 @@ type OpsConfig struct {
 	run.HTTPConfig `koanf:",squash"`
 	// Keys are the keys that it asks for; without any it is open.
 	Keys []telemetry.OpsKey `koanf:"keys"`
-	// AllowOpen lets it be open where others can reach it.
+	// AllowOpen lets it be open where others can reach it, by IP address only.
 	AllowOpen bool `koanf:"allow_open"`
 }
 

@@ -93,7 +93,7 @@ func (o *Ops) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
-	if _, known := o.keyOf(r); !known {
+	if _, known := o.keyOf(r); !known || o.open() && !namesThisMachine(r.Host) {
 		_, _ = fmt.Fprintln(w, "not ready")
 		return
 	}

@@ -9,7 +9,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -152,6 +154,8 @@ func (o *Ops) need(scope string, h http.Handler) http.Handler {
 		}
 		k, known := o.keyOf(r)
 		switch {
+		case o.open() && !namesThisMachine(r.Host):
+			o.refuse(w, http.StatusForbidden, "denied", "a listener without keys answers only to an IP address or localhost in the Host header: a web page may have led its own name here", "Ask by the address, for example http://127.0.0.1:9100, or give the listener keys, with which every name is good: 'tidegate ops-key NAME --scope "+needed+"' makes one for ops.keys.")
 		case !reads && o.open() && fromPage(r):
 			// Any page that somebody at this machine looks at can send requests here.
 			o.refuse(w, http.StatusForbidden, "denied", "a listener without keys takes no changes from a web page", "Use the command line, or give the listener keys: 'tidegate ops-key NAME --scope "+needed+"' makes one for ops.keys.")
@@ -168,6 +172,20 @@ func (o *Ops) need(scope string, h http.Handler) http.Handler {
 // fromPage tells that a browser sends this for a page.
 func fromPage(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+}
+
+// namesThisMachine tells that a Host header holds no name but localhost. A page
+// that leads a name of its own to our address (DNS rebinding) may read what the
+// browser gets here, since for the browser both have one origin; its requests carry
+// that name. Nobody can lead an IP address or localhost anywhere else.
+func namesThisMachine(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	} else if bare, ok := strings.CutPrefix(host, "["); ok {
+		host = strings.TrimSuffix(bare, "]")
+	}
+	_, err := netip.ParseAddr(host)
+	return err == nil || strings.EqualFold(host, "localhost")
 }
 
 // refuse answers in the form that the public API has too (RFC 9457).

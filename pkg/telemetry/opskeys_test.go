@@ -113,7 +113,7 @@ func TestAnOpenListenerTakesNoChangesFromPages(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	send := func(method string, head ...string) int {
-		r := httptest.NewRequest(method, "/ops/v1/limits/x", nil)
+		r := httptest.NewRequest(method, "http://127.0.0.1:9100/ops/v1/limits/x", nil)
 		if len(head) > 0 {
 			r.Header.Set(head[0], head[1])
 		}
@@ -131,6 +131,42 @@ func TestAnOpenListenerTakesNoChangesFromPages(t *testing.T) {
 	require.NoError(t, o.SetKeys([]telemetry.OpsKey{{Name: "a", SHA256: hash, Scopes: []string{"steer"}}}))
 	require.Equal(t, http.StatusUnauthorized, send("PUT", "Origin", "https://evil.example"), "with keys a page has none")
 	require.NotEmpty(t, text)
+}
+
+// A page whose name was led to the listener's address (DNS rebinding) has the
+// listener's origin for the browser, and may read; only its Host tells.
+func TestAnOpenListenerAnswersToNoForeignName(t *testing.T) {
+	reg := telemetry.NewRegistry()
+	o := telemetry.NewOps(reg)
+	o.Handle("GET /ops/v1/things", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	o.AddReadiness("queue", func(context.Context) error { return errors.New("kafka-1.internal does not answer") })
+	send := func(path, host, key string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Host = host
+		r.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		o.ServeHTTP(w, r)
+		return w
+	}
+	foreign := []string{"evil.example", "evil.example:9100", "localhost.evil.example:9100", "127.0.0.1.evil.example", "127.1", "[evil]", ""}
+	for _, host := range foreign {
+		for _, path := range []string{"/ops/v1/things", "/metrics", "/debug/pprof/", "/debug/pprof/heap"} {
+			before := refusals(t, reg)
+			w := send(path, host, "")
+			require.Equal(t, http.StatusForbidden, w.Code, "%s of %q", path, host)
+			require.Contains(t, w.Body.String(), "'tidegate ops-key NAME", "it says how to get in by a name")
+			require.Equal(t, before+1, refusals(t, reg))
+		}
+		require.Equal(t, 200, send("/healthz", host, "").Code)
+		require.Equal(t, "not ready\n", send("/readyz", host, "").Body.String(), "a load balancer may ask by name, and learns no names of ours")
+	}
+	for _, host := range []string{"127.0.0.1", "127.0.0.1:9100", "10.2.3.4:9100", "[::1]:9100", "[::1]", "localhost", "LocalHost:9100"} {
+		require.Equal(t, http.StatusNoContent, send("/ops/v1/things", host, "").Code, host)
+		require.Contains(t, send("/readyz", host, "").Body.String(), "kafka-1.internal")
+	}
+	text, hash := telemetry.NewOpsKey()
+	require.NoError(t, o.SetKeys([]telemetry.OpsKey{{Name: "a", SHA256: hash, Scopes: []string{"read"}}}))
+	require.Equal(t, http.StatusNoContent, send("/ops/v1/things", "proxy-1.internal:9100", text).Code, "with keys every name is good")
 }
 
 func TestBadKeysSayWhatToDo(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 func get(o *telemetry.Ops, path string) (int, string) {
 	w := httptest.NewRecorder()
-	o.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	o.ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1"+path, nil))
 	return w.Code, w.Body.String()
 }
 
