@@ -162,7 +162,7 @@ func (c appsRevokeCmd) Run(ctx context.Context) error {
 
 type opsKeyCmd struct {
 	Name   string   `arg:"" help:"Whose key it is, for example prometheus."`
-	Scopes []string `name:"scope" help:"What it may do; give it several times: metrics, read, steer, write, debug." default:"metrics"`
+	Scopes []string `name:"scope" help:"What it may do; give it several times: metrics, read (queues, limits, alarms), steer (change limits), personal (what is kept of one follower: his last actions), write, debug." default:"metrics"`
 }
 
 func (c opsKeyCmd) Run() error { return app.NewOpsKey(c.Name, c.Scopes, os.Stdout) }

@@ -37,6 +37,7 @@ type part struct {
 	store    store.Store             // the rows, of the receipts role
 	ops      map[string]http.Handler // its share of the operations listener, by pattern ("GET /ops/v1/…")
 	steer    map[string]http.Handler // the same for what changes how the deployment runs
+	personal map[string]http.Handler // the same for what is kept of one follower
 
 	stats func() []kafka.PartitionStats // how far behind the robot role is
 }
@@ -92,6 +93,9 @@ func (p *part) register(ops *telemetry.Ops) {
 	}
 	for pattern, h := range p.steer {
 		ops.HandleSteering(pattern, h)
+	}
+	for pattern, h := range p.personal {
+		ops.HandlePersonal(pattern, h)
 	}
 	for name, check := range p.ready {
 		ops.AddReadiness(string(p.role)+" "+name, check)
@@ -226,7 +230,7 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 		return nil, err
 	}
 	return live.into(&part{
-		role: RoleRobot, services: []run.Service{room}, stats: room.Stats, ops: robotOps(room), handler: public,
+		role: RoleRobot, services: []run.Service{room}, stats: room.Stats, ops: robotOps(room), personal: room.PersonalOps(), handler: public,
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
 		rules: func(r *engine.Rules) {
@@ -242,11 +246,10 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 
 // robotOps are the robot's endpoints on the operations listener.
 func robotOps(room *robot.Robot) map[string]http.Handler {
-	ops := room.Ops()
 	if h := room.Guards(); h != nil {
-		ops["GET /ops/v1/guard/{backend}"] = h
+		return map[string]http.Handler{"GET /ops/v1/guard/{backend}": h}
 	}
-	return ops
+	return nil
 }
 
 // robotAPI is the robot's share of the public API, if it is to have one.

@@ -149,7 +149,7 @@ func TestWhatAFollowerDidAndItsErasure(t *testing.T) {
 
 	w := httptest.NewRecorder()
 	m := http.NewServeMux()
-	for pattern, h := range r.Ops() {
+	for pattern, h := range r.PersonalOps() {
 		m.Handle(pattern, h)
 	}
 	m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/ops/v1/users/card/oUser-1/actions", nil))

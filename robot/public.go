@@ -30,8 +30,9 @@ func (r *Robot) Public(keys *api.Keys) http.Handler {
 	return m
 }
 
-// Ops is the robot's share of the operations listener.
-func (r *Robot) Ops() map[string]http.Handler {
+// PersonalOps is the robot's share of the operations listener that concerns one
+// follower, for keys with the scope personal.
+func (r *Robot) PersonalOps() map[string]http.Handler {
 	ops := map[string]http.Handler{}
 	if r.history != nil {
 		ops["GET /ops/v1/users/{account}/{openid}/actions"] = http.HandlerFunc(r.actions)

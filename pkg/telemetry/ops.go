@@ -81,6 +81,13 @@ func (o *Ops) HandleSteering(pattern string, h http.Handler) {
 	o.mux.Handle(pattern, o.need(ScopeSteer, h))
 }
 
+// HandlePersonal adds an endpoint that shows or erases what is kept of one
+// follower: with keys, every method needs the scope personal. Who looks after
+// queues has no business there.
+func (o *Ops) HandlePersonal(pattern string, h http.Handler) {
+	o.mux.Handle(pattern, o.need(ScopePersonal, h))
+}
+
 // ServeHTTP implements http.Handler.
 func (o *Ops) ServeHTTP(w http.ResponseWriter, r *http.Request) { o.mux.ServeHTTP(w, r) }
 

@@ -19,16 +19,17 @@ import (
 
 // The scopes of a key of the operations listener.
 const (
-	ScopeMetrics = "metrics" // GET /metrics
-	ScopeRead    = "read"    // GET /ops/v1/…
-	ScopeWrite   = "write"   // everything else under /ops/v1/, apart from
-	ScopeSteer   = "steer"   // what changes a running deployment: its limits
-	ScopeDebug   = "debug"   // /debug/pprof: memory and stacks of the process
+	ScopeMetrics  = "metrics"  // GET /metrics
+	ScopeRead     = "read"     // GET /ops/v1/…
+	ScopeWrite    = "write"    // everything else under /ops/v1/, apart from
+	ScopeSteer    = "steer"    // what changes a running deployment: its limits,
+	ScopePersonal = "personal" // and what is kept of one follower: /ops/v1/users/
+	ScopeDebug    = "debug"    // /debug/pprof: memory and stacks of the process
 )
 
 // OpsScopes lists them.
 func OpsScopes() []string {
-	return []string{ScopeMetrics, ScopeRead, ScopeWrite, ScopeSteer, ScopeDebug}
+	return []string{ScopeMetrics, ScopeRead, ScopeWrite, ScopeSteer, ScopePersonal, ScopeDebug}
 }
 
 // OpsKey is one key of the operations listener as the configuration has it. The

@@ -46,6 +46,7 @@ func TestS37KeysOfTheOperationsListener(t *testing.T) {
 		require.Equal(t, telemetry.ScopeSteer, telemetry.OpsKeyName(r.Context()), "the handler learns whose key it was")
 		w.WriteHeader(http.StatusNoContent)
 	}))
+	o.HandlePersonal("/ops/v1/users/{openid}/actions", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	o.AddReadiness("queue", func(context.Context) error { return errors.New("kafka-1.internal does not answer") })
 	texts := map[string]string{"": "", "wrong": "tgo_wrong"}
 	var keys []telemetry.OpsKey
@@ -62,6 +63,8 @@ func TestS37KeysOfTheOperationsListener(t *testing.T) {
 		{"POST", "/ops/v1/things", telemetry.ScopeWrite},
 		{"DELETE", "/ops/v1/things", telemetry.ScopeWrite},
 		{"PUT", "/ops/v1/limits/x", telemetry.ScopeSteer},
+		{"GET", "/ops/v1/users/oX/actions", telemetry.ScopePersonal},
+		{"DELETE", "/ops/v1/users/oX/actions", telemetry.ScopePersonal},
 		{"GET", "/debug/pprof/", telemetry.ScopeDebug},
 		{"GET", "/debug/pprof/heap", telemetry.ScopeDebug},
 		{"GET", "/debug/pprof/symbol", telemetry.ScopeDebug},
