@@ -74,7 +74,11 @@ func New(o Options) (*Driver, error) {
 	}
 	d.http = &http.Client{Transport: &http.Transport{
 		DialContext:  (&net.Dialer{Timeout: o.Timeout}).DialContext,
-		MaxIdleConns: 4096, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second,
+		MaxIdleConns: 4096, MaxIdleConnsPerHost: 1024,
+		// net/http keeps connections that it dialled and then did not need. A door ends one
+		// that has said nothing for two seconds, and a callback that takes it at that moment
+		// has no answer.
+		IdleConnTimeout:    time.Second,
 		DisableCompression: true, DisableKeepAlives: o.FreshConnections,
 	}}
 	d.Route(o.Routing)
