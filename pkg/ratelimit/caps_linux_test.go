@@ -1,29 +1,16 @@
 package ratelimit
 
 import (
-	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"os/signal"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
-
-	"tidegate/pkg/redis"
-	"tidegate/pkg/redis/redismem"
 )
 
 const (
@@ -35,15 +22,6 @@ const (
 	capsBurst = 20
 	capsNodes = 4
 )
-
-// monotonic is the clock that all processes of a machine share.
-func monotonic() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err)
-	}
-	return ts.Nano()
-}
 
 // TestCaps is G10 and T39 with real processes: nodes take permits of one cap and
 // write each departure into a journal, while nodes come, go, are killed and
@@ -71,150 +49,6 @@ func TestCaps(t *testing.T) {
 		s.short()
 	}
 	s.judge(os.Getenv(capsFull) != "")
-}
-
-// server is a Redis that can be killed and comes back on its port without data.
-type server interface {
-	start(addr string) error
-	kill()
-}
-
-type memServer struct{ s *redismem.Server }
-
-func (m *memServer) start(addr string) (err error) { m.s, err = redismem.Start(addr); return err }
-func (m *memServer) kill()                         { m.s.Close() }
-
-type realServer struct{ cmd *exec.Cmd }
-
-func (r *realServer) start(addr string) error {
-	_, port, _ := net.SplitHostPort(addr)
-	r.cmd = exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no")
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return r.cmd.Start()
-}
-
-func (r *realServer) kill() { _ = r.cmd.Process.Kill(); _ = r.cmd.Wait() }
-
-// node is one process.
-type node struct {
-	cmd     *exec.Cmd
-	journal string
-	ended   bool
-}
-
-// scene plays the faults and remembers when.
-type scene struct {
-	t      *testing.T
-	dir    string
-	server server
-	addr   string
-	origin int64
-	alive  []*node
-	all    []*node
-	faults []int64 // CLOCK_MONOTONIC
-	stops  []stopped
-	counts map[string]int
-}
-
-type stopped struct {
-	n        *node
-	from, to int64
-}
-
-func (s *scene) begin() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(s.t, err)
-	s.addr = l.Addr().String()
-	require.NoError(s.t, l.Close())
-	require.NoError(s.t, s.server.start(s.addr))
-	s.counts = map[string]int{}
-	s.scale(2)
-	s.waitWork(s.alive...)
-	s.origin = monotonic()
-}
-
-// until waits for a moment of the scene.
-func (s *scene) until(at time.Duration) {
-	<-time.After(time.Duration(s.origin + int64(at) - monotonic()))
-}
-
-func (s *scene) fault(what string) {
-	s.counts[what]++
-	s.faults = append(s.faults, monotonic())
-}
-
-// scale starts nodes, or asks some to leave.
-func (s *scene) scale(n int) {
-	for len(s.alive) < n {
-		journal := filepath.Join(s.dir, strconv.Itoa(len(s.all)))
-		cmd := exec.Command(os.Args[0], "-test.run=^TestCaps$")
-		cmd.Env = append(os.Environ(), capsNode+"="+journal, capsRedis+"="+s.addr)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		var out bytes.Buffer
-		cmd.Stderr = &out
-		s.t.Cleanup(func() {
-			if out.Len() > 0 {
-				s.t.Logf("a node said:\n%s", out.String())
-			}
-		})
-		require.NoError(s.t, cmd.Start())
-		nd := &node{cmd: cmd, journal: journal}
-		s.alive, s.all = append(s.alive, nd), append(s.all, nd)
-	}
-	for len(s.alive) > n {
-		nd := s.alive[len(s.alive)-1]
-		s.alive = s.alive[:len(s.alive)-1]
-		s.finish(nd)
-	}
-}
-
-func (s *scene) finish(n *node) {
-	require.NoError(s.t, n.cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(s.t, n.cmd.Wait())
-	n.ended = true
-}
-
-// waitWork waits until each node has written a departure.
-func (s *scene) waitWork(nodes ...*node) {
-	for _, n := range nodes {
-		require.Eventually(s.t, func() bool {
-			i, err := os.Stat(n.journal)
-			return err == nil && i.Size() > 0
-		}, 30*time.Second, 10*time.Millisecond)
-	}
-}
-
-// kill9 kills the first node and starts another.
-func (s *scene) kill9() {
-	n := s.alive[0]
-	s.fault("kill -9")
-	require.NoError(s.t, n.cmd.Process.Kill())
-	require.Error(s.t, n.cmd.Wait(), "it was killed")
-	n.ended = true
-	s.alive = s.alive[1:]
-	s.scale(len(s.alive) + 1)
-}
-
-// restart kills Redis; it comes back after a while, without data.
-func (s *scene) restart(away time.Duration) {
-	s.fault("restart of Redis without data")
-	s.server.kill()
-	<-time.After(away)
-	require.NoError(s.t, s.server.start(s.addr))
-	s.faults = append(s.faults, monotonic())
-}
-
-// sigstop stops the last node and lets it go on later, by the returned function.
-func (s *scene) sigstop() (cont func()) {
-	n := s.alive[len(s.alive)-1]
-	s.fault("SIGSTOP")
-	st := stopped{n: n, from: monotonic()}
-	require.NoError(s.t, n.cmd.Process.Signal(syscall.SIGSTOP))
-	return func() {
-		st.to = monotonic()
-		s.stops, s.faults = append(s.stops, st), append(s.faults, st.to)
-		require.NoError(s.t, n.cmd.Process.Signal(syscall.SIGCONT))
-	}
 }
 
 // long is the scenario of G10: 60 s, 2→4→1 nodes.
@@ -259,16 +93,6 @@ func (s *scene) short() {
 	s.until(5 * time.Second)
 }
 
-func (s *scene) end() {
-	for _, n := range s.all {
-		if !n.ended {
-			_ = n.cmd.Process.Kill()
-			_ = n.cmd.Wait()
-		}
-	}
-	s.server.kill()
-}
-
 func read(t *testing.T, journal string) []int64 {
 	b, err := os.ReadFile(journal)
 	require.NoError(t, err)
@@ -303,34 +127,8 @@ func (s *scene) judge(strict bool) {
 	for _, f := range judge(at, capsRate, capsBurst) {
 		out.row(fmt.Sprintf("at most %.0f in any %v", f.allowed, f.window), fmt.Sprintf("most %d (at %.1f s), violations %d", f.most, float64(f.at-s.origin)/1e9, f.violations), f.violations == 0)
 	}
-	total, length := 0.0, 0.0
-	edges := append([]int64{s.origin - int64(3*time.Second)}, s.faults...)
-	slices.Sort(edges)
-	edges = append(edges, over+int64(3*time.Second))
-	for i := 1; i < len(edges); i++ {
-		from, to := edges[i-1]+int64(3*time.Second), edges[i]
-		if i == len(edges)-1 {
-			to -= int64(3 * time.Second)
-		}
-		if to-from < int64(500*time.Millisecond) {
-			continue
-		}
-		u, d := use(at, from, to, capsRate), float64(to-from)/1e9
-		s.t.Logf("calm from %.1f to %.1f s: %.1f %% of the cap used", float64(from-s.origin)/1e9, float64(to-s.origin)/1e9, 100*u)
-		total, length = total+u*d, length+d
-	}
-	if f := os.Getenv("TIDEGATE_TEST_CAPS_DUMP"); f != "" {
-		var b strings.Builder
-		for k, n := range s.all {
-			for _, x := range read(s.t, n.journal) {
-				fmt.Fprintf(&b, "%d %.6f\n", k, float64(x-s.origin)/1e9)
-			}
-		}
-		for _, x := range s.faults {
-			fmt.Fprintf(&b, "F %.6f\n", float64(x-s.origin)/1e9)
-		}
-		require.NoError(s.t, os.WriteFile(f, []byte(b.String()), 0o600))
-	}
+	total, length := s.calm(at, over)
+	s.dump(os.Getenv("TIDEGATE_TEST_CAPS_DUMP"))
 	if length > 0 {
 		out.row("97 % of the cap used, 3 s after a fault", fmt.Sprintf("%.1f %% in %.0f s", 100*total/length, length), !strict || total/length >= 0.97)
 	}
@@ -341,43 +139,38 @@ func (s *scene) judge(strict bool) {
 	require.Zero(s.t, out.failed)
 }
 
-// capsChild is a node: 32 callers take permits until it is asked to stop.
-func capsChild() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	f, err := os.OpenFile(os.Getenv(capsNode), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	must(err)
-	rc := redis.DefaultConfig()
-	rc.Addrs = []string{os.Getenv(capsRedis)}
-	c, err := redis.Open(rc, zap.NewNop())
-	must(err)
-	cfg := DefaultConfig()
-	cfg.MaxNodes = capsNodes
-	cl, err := NewCluster(cfg, c, zap.NewNop(), nil)
-	must(err)
-	p := cl.Permits("caps", Limit{Rate: capsRate, Burst: capsBurst})
-	var wg sync.WaitGroup
-	for range 32 {
-		wg.Go(func() {
-			for {
-				release, err := p.Acquire(ctx, 0)
-				if err != nil {
-					return
-				}
-				now := monotonic() // before anything that may block
-				_, err = f.Write(binary.LittleEndian.AppendUint64(nil, uint64(now)))
-				must(err)
-				release()
-			}
-		})
+// calm is how much of the cap was used, and for how many seconds that was looked
+// at, outside of the 3 s after each fault.
+func (s *scene) calm(at []int64, over int64) (used, length float64) {
+	edges := append([]int64{s.origin - int64(3*time.Second)}, s.faults...)
+	slices.Sort(edges)
+	edges = append(edges, over)
+	for i := 1; i < len(edges); i++ {
+		from, to := edges[i-1]+int64(3*time.Second), edges[i]
+		if to-from < int64(500*time.Millisecond) {
+			continue
+		}
+		u, d := use(at, from, to, capsRate), float64(to-from)/1e9
+		s.t.Logf("calm from %.1f to %.1f s: %.1f %% of the cap used", float64(from-s.origin)/1e9, float64(to-s.origin)/1e9, 100*u)
+		used, length = used+u*d, length+d
 	}
-	wg.Wait()
-	must(cl.Close(context.Background()))
-	must(c.Close())
+	return used, length
 }
 
-func must(err error) {
-	if err != nil {
-		panic(err)
+// dump writes departures and faults into a file, for people; without a name it
+// does nothing.
+func (s *scene) dump(file string) {
+	if file == "" {
+		return
 	}
+	var b strings.Builder
+	for k, n := range s.all {
+		for _, x := range read(s.t, n.journal) {
+			fmt.Fprintf(&b, "%d %.6f\n", k, float64(x-s.origin)/1e9)
+		}
+	}
+	for _, x := range s.faults {
+		fmt.Fprintf(&b, "F %.6f\n", float64(x-s.origin)/1e9)
+	}
+	require.NoError(s.t, os.WriteFile(file, []byte(b.String()), 0o600))
 }
