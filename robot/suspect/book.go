@@ -17,6 +17,10 @@ import (
 const (
 	// maxKills is at how many deaths a record is condemned (G15).
 	maxKills = 3
+	// aloneFrom is from how many deaths on a record is worked alone: the next one
+	// condemns it. Before that it is in company and written down, so that a process
+	// that ends for reasons of its own costs the users of others no standstill.
+	aloneFrom = maxKills - 1
 	// turn is how long a suspect may keep the others waiting.
 	turn = 5 * time.Second
 	// patience bounds one question to Redis, whose client has a bound as well.
@@ -145,21 +149,23 @@ func (b *Book) Begin(ctx context.Context, r kafka.Record, hand *Hand) error {
 	}
 	b.know(ctx, h, r.Offset)
 	h.mu.Lock()
-	kills, counts, begun := h.past.kills[r.Offset], h.counts(r.Offset), h.past.begun
+	kills, counts := h.past.kills[r.Offset], h.counts(r.Offset)
+	if kills == 0 {
+		kills = h.past.begun
+	}
 	h.mu.Unlock()
+	var err error
 	switch {
 	case kills >= maxKills:
 		hand.Condemned = kills
 		return nil
-	case kills > 0:
-		if err := b.alone(ctx, h, &hand.pass); err != nil {
-			return err
-		}
+	case kills >= aloneFrom:
+		err = b.alone(ctx, h, &hand.pass)
 	default:
-		kills = begun
-		if err := b.gate.enter(ctx, &hand.pass); err != nil {
-			return err
-		}
+		err = b.gate.enter(ctx, &hand.pass)
+	}
+	if err != nil {
+		return err
 	}
 	h.mu.Lock()
 	h.take(hand, r.Offset)
@@ -214,7 +220,13 @@ func (b *Book) know(ctx context.Context, h *holding, first int64) {
 	case err != nil:
 		b.log.Warn("Redis does not say what was in hand when others died; a record that kills the process is found later", zap.String("topic", h.topic), zap.Error(err))
 	case len(p.kills) > 0:
-		b.log.Warn("records were in hand when a process died; each is worked alone now", zap.String("topic", h.topic), zap.Int("records", len(p.kills)))
+		alone := 0
+		for _, n := range p.kills {
+			if n >= aloneFrom {
+				alone++
+			}
+		}
+		b.log.Warn("records were in hand when a process died; those that were so twice are worked alone now", zap.String("topic", h.topic), zap.Int("records", len(p.kills)), zap.Int("alone", alone))
 	}
 }
 

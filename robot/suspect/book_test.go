@@ -89,10 +89,10 @@ func TestThreeDeaths(t *testing.T) {
 			b.Done(w.begin(b, o)[0])
 		}
 		suspect := w.begin(b, 12)[0]
-		require.True(t, suspect.pass.alone)
-		c := w.process(12) // b died with 12, alone
+		require.False(t, suspect.pass.alone, "one death keeps nobody waiting")
+		c := w.process(12) // b died with 12
 		require.False(t, w.condemned(c, 13))
-		w.begin(c, 12)
+		require.True(t, w.begin(c, 12)[0].pass.alone)
 		d := w.process(12) // c too
 		require.True(t, w.condemned(d, 12))
 		require.True(t, w.condemned(d, 12), "also when it comes again")
@@ -159,7 +159,9 @@ func (w *world) past() map[int64]int {
 // No more suspects occupy workers than there is room for.
 func TestRoomForSuspects(t *testing.T) {
 	engines(t, func(t *testing.T, w *world) {
-		w.begin(w.process(0), 0, 1, 2, 3, 4)
+		for range 2 {
+			w.begin(w.process(0), 0, 1, 2, 3, 4)
+		}
 		b := w.process(0)
 		others := w.begin(b, 9)[0]
 		ctx, cancel := context.WithCancel(t.Context())

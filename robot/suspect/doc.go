@@ -18,12 +18,17 @@
 // counted in the first window after the assignment: from the committed offset
 // to the furthest record that a process may have begun. An entry goes when its
 // record is settled. What an assignment finds there was in hand at a death: a
-// suspect. Suspects are worked alone, so that the next death names exactly one;
-// at the third the record is condemned and not begun any more.
+// suspect. Most processes die for reasons of their own, and most suspects are
+// innocent: they are worked in company once more, each written down. Who was in
+// hand at two deaths is worked alone, so that the next death names exactly one; at
+// the third the record is condemned and not begun any more.
 //
 //	1st death  in company: nothing is known, or who was in hand
-//	2nd death  in company, counted; or alone
+//	2nd death  in company, counted
 //	3rd death  alone: this is the one
+//
+// So one death keeps nobody waiting, and several killers in one window cost two
+// deaths together and one more each.
 //
 // Invariants. A record that kills is begun at most three times. A record is
 // condemned only if three processes in a row have died while it was, or may have
