@@ -2,6 +2,7 @@ package robot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -59,8 +60,23 @@ func (r *Robot) call(ctx context.Context, b *backend.Client, c *wire.Callback, c
 		answer, err = b.Call(ctx, q)
 		return answer, "", err
 	}
-	u := backend.Use{Class: call.Class, Cache: call.Cache, Person: c.Account + "/" + c.OpenID, Resource: call.Resource, Changes: call.Changes}
+	u := backend.Use{Class: call.Class, Cache: call.Cache, Person: person(c.Account, c.OpenID), Resource: call.Resource, Changes: call.Changes}
 	return g.Call(ctx, q, u)
+}
+
+// person names a follower to the guards.
+func person(account, openid string) string { return account + "/" + openid }
+
+// erasePersonal removes what the guards keep of a follower. One that fails leaves
+// none of the others out.
+func (r *Robot) erasePersonal(ctx context.Context, who string) error {
+	var errs []error
+	for name, g := range r.guards {
+		if err := g.Erase(ctx, who); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // knowsGuards refuses rules that want of a guard what the configuration does not

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"time"
 
+	"go.uber.org/zap"
+
 	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
+	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
 	"tidegate/robot/binding"
 	"tidegate/robot/dialogue"
@@ -33,7 +36,7 @@ func (r *Robot) Public(keys *api.Keys) http.Handler {
 // PersonalOps is the robot's share of the operations listener that concerns one
 // follower, for keys with the scope personal.
 func (r *Robot) PersonalOps() map[string]http.Handler {
-	ops := map[string]http.Handler{}
+	ops := map[string]http.Handler{"DELETE /ops/v1/users/{account}/{openid}/data": http.HandlerFunc(r.eraseForOps)}
 	if r.history != nil {
 		ops["GET /ops/v1/users/{account}/{openid}/actions"] = http.HandlerFunc(r.actions)
 	}
@@ -55,6 +58,24 @@ func (r *Robot) actions(w http.ResponseWriter, req *http.Request) {
 		Actions []engine.Action `json:"actions"`
 	}{all})
 }
+
+// eraseForOps is eraseData for operations: whoever may erase need not have a key of
+// the public API, and the robots need not serve one.
+func (r *Robot) eraseForOps(w http.ResponseWriter, req *http.Request) {
+	ctx, cancel := context.WithTimeout(req.Context(), eraseWithin)
+	defer cancel()
+	account, openid := req.PathValue("account"), req.PathValue("openid")
+	e, err := r.Erase(ctx, account, openid)
+	if err != nil {
+		api.WriteProblem(w, err)
+		return
+	}
+	r.d.Log.Info("a follower's data was erased", zap.String("account", account), zap.String("user", r.d.Hasher.OpenID(openid)), zap.String("by", telemetry.OpsKeyName(req.Context())))
+	api.WriteJSON(w, http.StatusOK, e)
+}
+
+// eraseWithin bounds an erasure that operations asks for.
+const eraseWithin = 10 * time.Second
 
 func follower(account, openid string) error {
 	if !wire.ValidAccount(account) {
@@ -84,16 +105,15 @@ var keptElsewhere = []string{
 
 // kept is keptElsewhere and what depends on the configuration.
 func (r *Robot) kept() []string {
+	const earlier = "what an earlier configuration kept ends within two days"
+	all := append([]string{"back ends' answers about him that rules keep (guard: {class: personal, cache: true}), of a back end or a guard.key that is configured no more, sealed: " + earlier}, keptElsewhere...)
 	var longest time.Duration
 	for _, g := range r.guards {
 		longest = max(longest, g.Guard().PersonalLife())
 	}
-	const earlier = "what an earlier configuration kept ends within two days"
-	personal := "back ends' answers about him that rules keep (guard: {class: personal, cache: true}), sealed: "
 	if longest > 0 {
-		personal += fmt.Sprintf("they end within %s of the last one; ", longest)
+		all = append(all, fmt.Sprintf("back ends' answers in the memory of a robot whom Redis does not answer at the moment: they end within %s or when it does", longest))
 	}
-	all := append([]string{personal + earlier}, keptElsewhere...)
 	if r.bindings == nil || r.cfg.Binding.Key == "" {
 		all = append(all, "cached answers about the binding, sealed: none are made now; "+earlier)
 	}
@@ -110,8 +130,8 @@ func (r *Robot) eraseData(w http.ResponseWriter, req *http.Request) error {
 }
 
 // Erase removes what robots keep of a follower: his last actions and his dialogue,
-// also if the configuration makes none any more, the counts of his limits and what
-// is known of his binding. Erasure.Kept names the rest. All robots share it, so one
+// also if the configuration makes none any more, the counts of his limits, what
+// guards keep of back ends' answers about him and what is known of his binding. Erasure.Kept names the rest. All robots share it, so one
 // that erases is enough. It does the whole or gives an error; it may be repeated.
 func (r *Robot) Erase(ctx context.Context, account, openid string) (Erasure, error) {
 	e := Erasure{Erased: []string{}, Kept: r.kept()}
@@ -138,6 +158,9 @@ func (r *Robot) Erase(ctx context.Context, account, openid string) (Erasure, err
 	}
 	if rules, ok := (*r.rules.Load()).(interface{ Limited() []string }); ok && r.allowances != nil {
 		done("counts of limits", r.allowances.Erase(ctx, account, openid, rules.Limited()...))
+	}
+	if len(r.guards) > 0 {
+		done("back ends' personal answers", r.erasePersonal(ctx, person(account, openid)))
 	}
 	if r.bindings != nil {
 		done("what is known of the binding", r.bindings.Forget(ctx, account, openid))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,63 +64,96 @@ func TestFigure6(t *testing.T) {
 }
 
 // B0.6: no answer is older than TTL + StaleGrace, whatever the schedule of
-// callers, failures, slow fetches and pauses is.
+// callers, failures, slow fetches and pauses is. TIDEGATE_TEST_GUARD_SCHEDULES is
+// how many schedules of 25 callers are tried beside the long ones.
 func TestNoAnswerIsOlderThanItsLife(t *testing.T) {
-	answers := 0
-	for seed := range uint64(150) {
-		synctest.Test(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 5))
-			ttl, grace := time.Duration(1+dice.IntN(2000))*time.Millisecond, time.Duration(dice.IntN(2))*time.Duration(dice.IntN(3000))*time.Millisecond
-			g := single(t, func(c *guard.Config) {
-				c.Threshold, c.TTL, c.StaleGrace, c.Gate, c.Nodes = int64(dice.IntN(2)*20), ttl, grace, 1+dice.IntN(3), 1
-				c.TokenTimeout, c.WaitMax, c.BreakFor = time.Second, time.Duration(1+dice.IntN(1500))*time.Millisecond, time.Second
-			})
-			defer g.Close()
-			var mu sync.Mutex
-			fetch := func(ctx context.Context) ([]byte, error) {
-				mu.Lock()
-				slow, bad := time.Duration(dice.IntN(1200))*time.Millisecond, dice.IntN(5) == 0
-				mu.Unlock()
-				select {
-				case <-time.After(slow):
-				case <-ctx.Done():
-					return nil, ctx.Err()
+	const long = 150
+	many, _ := strconv.Atoi(os.Getenv("TIDEGATE_TEST_GUARD_SCHEDULES")) // without a number there are none
+	answers, stale := 0, 0
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for w := range 2 {
+		wg.Go(func() {
+			for seed := w; seed < long+many && !t.Failed(); seed += 2 {
+				callers := 700
+				if seed >= long {
+					callers = 25
 				}
-				if bad {
-					return nil, errors.New("down")
-				}
-				return []byte(time.Now().Format(time.RFC3339Nano)), nil
-			}
-			var wg sync.WaitGroup
-			for range 700 {
+				s := schedule{seed: uint64(seed), callers: callers}
+				synctest.Test(t, s.play)
 				mu.Lock()
-				pause, key := time.Duration(dice.ExpFloat64()*float64(20*time.Millisecond)), fmt.Sprint(dice.IntN(4))
+				answers, stale = answers+s.answers, stale+s.stale
 				mu.Unlock()
-				wait(pause)
-				wg.Go(func() {
-					r, err := g.Do(context.Background(), key, fetch)
-					if err != nil {
-						return
-					}
-					read, perr := time.Parse(time.RFC3339Nano, string(r.Value))
-					age := time.Since(read)
-					assert.NoError(t, perr)
-					limit := ttl
-					if r.How == guard.Stale {
-						limit += grace
-					}
-					assert.LessOrEqual(t, age, limit, "seed %d, %s", seed, r.How)
-					assert.Equal(t, age, r.Age, "the age that is told is the age")
-					mu.Lock()
-					answers++
-					mu.Unlock()
-				})
 			}
-			wg.Wait()
 		})
 	}
-	t.Logf("%d answers in 150 schedules, none too old", answers)
+	wg.Wait()
+	b := &bars{t: t}
+	b.add("B0.6", "no answer is older than ttl + stale_grace, in any random schedule", fmt.Sprintf("%d answers, %d of them stale, in %d schedules: none too old: %v", answers, stale, long+many, !t.Failed()), !t.Failed())
+	b.print()
 	require.Greater(t, answers, 50000)
+	require.Positive(t, stale)
+}
+
+// schedule is one random course of events on a clock of its own.
+type schedule struct {
+	seed           uint64
+	callers        int
+	answers, stale int
+}
+
+func (s *schedule) play(t *testing.T) {
+	dice := rand.New(rand.NewPCG(s.seed, 5))
+	ttl, grace := time.Duration(1+dice.IntN(2000))*time.Millisecond, time.Duration(dice.IntN(2))*time.Duration(dice.IntN(3000))*time.Millisecond
+	g := single(t, func(c *guard.Config) {
+		c.Threshold, c.TTL, c.StaleGrace, c.Gate, c.Nodes = int64(dice.IntN(2)*20), ttl, grace, 1+dice.IntN(3), 1
+		c.TokenTimeout, c.WaitMax, c.BreakFor = time.Second, time.Duration(1+dice.IntN(1500))*time.Millisecond, time.Second
+	})
+	defer g.Close()
+	var mu sync.Mutex
+	fetch := func(ctx context.Context) ([]byte, error) {
+		mu.Lock()
+		slow, bad := time.Duration(dice.IntN(1200))*time.Millisecond, dice.IntN(5) == 0
+		mu.Unlock()
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if bad {
+			return nil, errors.New("down")
+		}
+		return []byte(time.Now().Format(time.RFC3339Nano)), nil
+	}
+	var wg sync.WaitGroup
+	for range s.callers {
+		mu.Lock()
+		pause, key := time.Duration(dice.ExpFloat64()*float64(20*time.Millisecond)), fmt.Sprint(dice.IntN(4))
+		mu.Unlock()
+		wait(pause)
+		wg.Go(func() {
+			r, err := g.Do(context.Background(), key, fetch)
+			if err != nil {
+				return
+			}
+			read, perr := time.Parse(time.RFC3339Nano, string(r.Value))
+			age := time.Since(read)
+			assert.NoError(t, perr)
+			limit := ttl
+			if r.How == guard.Stale {
+				limit += grace
+			}
+			assert.LessOrEqual(t, age, limit, "seed %d, %s", s.seed, r.How)
+			assert.Equal(t, age, r.Age, "the age that is told is the age")
+			mu.Lock()
+			defer mu.Unlock()
+			s.answers++
+			if r.How == guard.Stale {
+				s.stale++
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Of one resource one fetch runs at a time, and no more than the gate at all.

@@ -130,7 +130,8 @@ func crowd(gs []*guard.Guard, users int, d time.Duration) *seen {
 	return o
 }
 
-// bars prints a table of what was promised and what was measured.
+// bars prints a table of what was promised and what was measured, in the form
+// that deployments/dev/bars gathers.
 type bars struct {
 	t     *testing.T
 	lines []string
@@ -142,14 +143,15 @@ func (b *bars) add(name, promised, measured string, ok bool) {
 		verdict = "FAILS"
 		b.t.Errorf("%s: promised %s, measured %s", name, promised, measured)
 	}
-	b.lines = append(b.lines, fmt.Sprintf("%-6s %-62s %-60s %s", name, promised, measured, verdict))
+	b.lines = append(b.lines, strings.Join([]string{"BAR", name, promised, measured, verdict}, "\t"))
 }
 
 func (b *bars) print() { b.t.Log("\n" + strings.Join(b.lines, "\n")) }
 
-// TestBars measures B0.1, B0.2, B0.4, B0.5 and B0.9 to B0.11 in one run; the
-// other bars are tests of their own (B0.3 TestFigure6, B0.6
-// TestNoAnswerIsOlderThanItsLife, B0.7 TestAHolderThatDies, B0.8 TestModel).
+// TestBars measures B0.1, B0.2, B0.4, B0.5 and B0.9 to B0.11 in one run and one
+// process; the other bars are tests of their own (B0.3 TestFigure6 and Figure 6 of
+// `tidegate figures`, B0.6 TestNoAnswerIsOlderThanItsLife, B0.7 TestAHolderThatDies,
+// B0.8 TestModel). TestGuardBars in test/e2e has separate processes.
 // It takes a quiet machine for a minute, so it runs only when it is asked to:
 // TIDEGATE_TEST_GUARD_BARS=2s is the time of each stretch.
 func TestBars(t *testing.T) {
@@ -193,7 +195,7 @@ func TestBars(t *testing.T) {
 			o.native.steady <= resources && o.native.steadyKey <= 1)
 		b.add("B0.2", fmt.Sprintf("%s: fetches after the switch ≤ R·(⌈D/T⌉+1) = %d", n, resources*ttls), fmt.Sprintf("%d of %d native calls (without: %d)", o.how[guard.Lease], o.native.calls, bare.native.calls),
 			o.how[guard.Lease] <= resources*ttls)
-		b.add("", n+": nobody is refused", fmt.Sprintf("%d errors of %d requests, p50 %v p95 %v (without: %d requests, p50 %v p95 %v)", o.errors, o.requests, quantile(o.times, 0.5), quantile(o.times, 0.95),
+		b.add("B0.1", n+": nobody is refused", fmt.Sprintf("%d errors of %d requests, p50 %v p95 %v (without: %d requests, p50 %v p95 %v)", o.errors, o.requests, quantile(o.times, 0.5), quantile(o.times, 0.95),
 			bare.requests, quantile(bare.times, 0.5), quantile(bare.times, 0.95)), o.errors == 0)
 		if users == 800 {
 			b.add("B0.11", "800 users: p95 of data age at delivery ≤ T = 2s", fmt.Sprintf("%v (without, since the call began: %v)", quantile(o.ages, 0.95), quantile(bare.times, 0.95)), quantile(o.ages, 0.95) <= 2*time.Second)

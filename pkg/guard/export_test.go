@@ -65,3 +65,14 @@ func (g *Guard) Flush(ctx context.Context) { g.flush(ctx) }
 
 // Waiting is the number of callers that wait on this node.
 func (g *Guard) Waiting() int { return g.View().Waiting }
+
+var hasBody = redis.NewScript(`return redis.call('HEXISTS', KEYS[1], 'b')`)
+
+// Keeps reports whether Redis has a personal value of the key, good or not.
+func (g *Guard) Keeps(ctx context.Context, key string) (bool, error) {
+	v, err := hasBody.Run(ctx, g.store.redis, g.store.keys(g.store.placeOf(key, true))[:1])
+	return v == int64(1), err
+}
+
+// MaxOfPerson is how many values are kept of one person.
+const MaxOfPerson = maxOfPerson

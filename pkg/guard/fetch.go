@@ -63,8 +63,9 @@ func (f *flight) start(ctx context.Context, r *fetching) {
 		at := time.Now()
 		f.g.gate.release()
 		r.out <- landed{body, err, at}
-		if r.left.Load() && err == nil && r.fence != 0 && len(body) <= f.g.cfg.MaxValue {
-			// Too late for those who waited; good for others if nothing newer is there.
+		if r.left.Load() && err == nil && r.fence != 0 && len(body) <= f.g.cfg.MaxValue && f.place.person == "" {
+			// Too late for those who waited; good for others if nothing newer is there. A
+			// person's place may be written down no more.
 			_, err := f.g.store.publish(ctx, f.place, f.owner, r.fence, f.g.seal(f.place, body), time.Since(at), false)
 			f.g.asked(ctx, err)
 		}

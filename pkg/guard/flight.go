@@ -167,6 +167,9 @@ func (f *flight) step(ctx context.Context) time.Duration {
 // announcements may be lost. With jitter, so that nodes do not march in step.
 func pollEvery() time.Duration { return 50*time.Millisecond + rand.N(50*time.Millisecond) }
 
+// soonAgain is when Redis is asked again that did not answer.
+func soonAgain() time.Duration { return 10*time.Millisecond + rand.N(10*time.Millisecond) }
+
 // untilDue is d, or the time to the first deadline if that comes earlier.
 func (f *flight) untilDue(cut []*ticket, d time.Duration) time.Duration {
 	for _, t := range cut {
@@ -214,6 +217,19 @@ func (f *flight) look(ctx context.Context, cut []*ticket) time.Duration {
 	what := "look"
 	if f.admitted {
 		what = "take"
+		if f.place.person != "" { // before the fetch: see person.go
+			k, err := f.g.store.keepPlace(ctx, f.place, 0)
+			f.g.asked(ctx, err)
+			switch {
+			case err != nil:
+				return soonAgain()
+			case k == keptFull:
+				f.leaveGate()
+				f.g.stats.uncached("full")
+				f.give(cut, outcome{apart: true})
+				return 0
+			}
+		}
 	}
 	sent := time.Now()
 	a, err := f.ask(ctx, what)
@@ -223,7 +239,7 @@ func (f *flight) look(ctx context.Context, cut []*ticket) time.Duration {
 		f.give(cut, outcome{apart: true})
 		return 0
 	case err != nil: // again, with the same owner, until Redis counts as away
-		return 10*time.Millisecond + rand.N(10*time.Millisecond)
+		return soonAgain()
 	}
 	switch a.what {
 	case "LEASE":

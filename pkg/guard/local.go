@@ -93,6 +93,19 @@ func (c *localCache) drop(resource string) {
 	}
 }
 
+// dropPerson forgets everything of a person.
+func (c *localCache) dropPerson(digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.order.Front(); e != nil; {
+		next := e.Next()
+		if entry, _ := e.Value.(localEntry); entry.place.person == digest {
+			c.remove(e)
+		}
+		e = next
+	}
+}
+
 // clear empties the cache.
 func (c *localCache) clear() {
 	c.mu.Lock()

@@ -39,7 +39,11 @@ func TestModel(t *testing.T) {
 		wg.Go(func() {
 			for seed := w; seed < seeds && !t.Failed(); seed += workers {
 				m := newModel(c, uint64(seed), true)
-				err := m.play(t.Context(), 40)
+				steps := 40
+				if seed >= 3000 {
+					steps = 16 // many short ones: what differs, differs early
+				}
+				err := m.play(t.Context(), steps)
 				mu.Lock()
 				assert.NoError(t, err, "seed %d", seed)
 				calls += m.calls
@@ -51,7 +55,10 @@ func TestModel(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("%d interleavings, %d calls, 0 differences: %v", seeds, calls, did)
+	b := &bars{t: t}
+	b.add("B0.8", "random interleavings of single script calls against a model: 0 differences", fmt.Sprintf("%d interleavings, %d calls, all as the model: %v", seeds, calls, !t.Failed()), !t.Failed())
+	b.print()
+	t.Log(did)
 	for _, what := range []string{"HIT", "LEASE", "WAIT", "FAIL", "published", "refused", "settled", "invalidated", "lease ended", "passed", "passed late", "clock back"} {
 		require.Positive(t, did[what], "the schedules must have met: %s", what)
 	}
@@ -67,7 +74,9 @@ func TestModelCatchesAGuardWithoutFences(t *testing.T) {
 		m.only = true
 		if err := m.play(t.Context(), 40); err != nil {
 			require.ErrorIs(t, err, errServedOld)
-			t.Logf("caught at seed %d of %d: %v", seed, within, err)
+			b := &bars{t: t}
+			b.add("B0.8", fmt.Sprintf("without the fence check the model differs within %d seeds", within), fmt.Sprintf("at seed %d: %v", seed, err), true)
+			b.print()
 			return
 		}
 	}

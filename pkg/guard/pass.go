@@ -108,6 +108,9 @@ func (g *Guard) write(ctx context.Context) {
 		if ctx.Err() != nil || !g.shared() {
 			return // no loss: the next access brings it again
 		}
+		if v.place.person != "" && !g.keepFor(ctx, v) {
+			continue
+		}
 		body := g.seal(v.place, v.body)
 		fresh, err := g.store.publish(ctx, v.place, "", v.fence, body, time.Since(v.read), g.full())
 		g.asked(ctx, err)
@@ -115,4 +118,15 @@ func (g *Guard) write(ctx context.Context) {
 			g.use(v.place)
 		}
 	}
+}
+
+// keepFor writes the place of a person's value down, and reports whether the value
+// may be published: it may not if the person was erased since it was fetched.
+func (g *Guard) keepFor(ctx context.Context, v passedValue) bool {
+	k, err := g.store.keepPlace(ctx, v.place, v.fence)
+	g.asked(ctx, err)
+	if err == nil && k == keptFull {
+		g.stats.uncached("full")
+	}
+	return err == nil && k != keptErased && k != keptFull
 }

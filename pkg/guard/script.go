@@ -158,7 +158,7 @@ redis.call('PEXPIRE', KEYS[3], ARGV[7])
 return {text(now), mode or '', left, redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3])}`
 
 // scripts are the texts made ready.
-type scripts struct{ look, publish, settle, invalidate, beat *redis.Script }
+type scripts struct{ look, publish, settle, invalidate, beat, keep, erase *redis.Script }
 
 // newScripts makes them; fenced is false only in the test that shows that it can
 // tell a guard without fences from one with them.
@@ -170,5 +170,6 @@ func newScripts(fenced bool) scripts {
 	return scripts{
 		look: redis.NewScript(lookText), publish: redis.NewScript(publish), settle: redis.NewScript(settleText),
 		invalidate: redis.NewScript(invalidateText), beat: redis.NewScript(beatText),
+		keep: redis.NewScript(keepText), erase: redis.NewScript(eraseText),
 	}
 }

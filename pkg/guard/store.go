@@ -31,6 +31,7 @@ type place struct {
 	resource string
 	variant  string
 	personal bool
+	person   string // the digest of whom the value concerns; "" if the key names nobody
 }
 
 func (p place) id() string { return p.resource + "/" + p.variant }
@@ -39,11 +40,11 @@ func (p place) id() string { return p.resource + "/" + p.variant }
 // so that nobody finds an openid by trying all of them.
 func (s *store) placeOf(key string, personal bool) place {
 	resource, variant, _ := strings.Cut(key, "\x00")
-	kind := "shared\x00"
+	kind, person := "shared\x00", ""
 	if personal {
-		kind = "personal\x00"
+		kind, person = "personal\x00", s.personOf(resource)
 	}
-	return place{s.digest(kind + resource), s.digest(kind + resource + "\x00" + variant), personal}
+	return place{s.digest(kind + resource), s.digest(kind + resource + "\x00" + variant), personal, person}
 }
 
 func (s *store) digest(text string) string {

@@ -113,7 +113,15 @@ func named(resource string, u Use) string {
 	if u.Class == Shared {
 		return name
 	}
-	return u.Person + "/" + name
+	return guard.OfPerson(u.Person, name)
+}
+
+// Erase removes what is kept of a follower (Use.Person).
+func (g *Guarded) Erase(ctx context.Context, person string) error {
+	if _, err := g.guard.Erase(ctx, person); err != nil {
+		return fmt.Errorf("back end's personal answers: %w", err)
+	}
+	return nil
 }
 
 // changed voids what a write may have changed, whatever became of it: after an
