@@ -57,6 +57,7 @@ type cli struct {
 	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Limits   limitsCmd   `cmd:"" help:"How fast accounts, back ends and APIs may be used: show it, change it while everything runs, see who did."`
 	Dead     deadCmd     `cmd:"" name:"deadletters" help:"Messages that nobody could work: list, show, and put them back."`
+	Erase    eraseCmd    `cmd:"" help:"Erase what robots keep of one follower. Says what it would do only, until --yes is given."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`
 	Guard    guardCmd    `cmd:"" help:"Stand in front of an HTTP system that cannot bear everybody at once: share what it answers while the demand is high."`
 	Figures  figuresCmd  `cmd:"" help:"Make the papers' figures anew, each from a run of this code, as SVG and CSV."`

@@ -162,6 +162,9 @@ func (c *opsClient) refused(r opsRequest, status int, text []byte) error {
 
 // roleOf says which role answers a path, to somebody who asked another.
 func roleOf(path string) string {
+	if strings.HasPrefix(path, "/ops/v1/users/") {
+		return "a robot role"
+	}
 	switch path {
 	case "/ops/v1/repeats":
 		return "a receipts role"
