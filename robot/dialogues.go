@@ -98,21 +98,21 @@ func (r *Robot) knowsDialogues(rules Engine) error {
 // Without Redis nobody knows, and to guess would be the wrong branch for
 // somebody who was asked a question: after max_age the seat is lost, and the
 // follower gets the fallback text.
-func (r *Robot) sit(ctx context.Context, rec kafka.Record, c *wire.Callback, needed bool) (*seat, error) {
-	s := &seat{at: placeOf(rec)}
+func (r *Robot) sit(ctx context.Context, rec kafka.Record, c *wire.Callback, s *seat, needed bool) error {
+	s.at = placeOf(rec)
 	if !needed || r.dialogues == nil {
-		return s, nil
+		return nil
 	}
 	p, err := r.dialogues.Open(ctx, c.Account, c.OpenID, dialogue.Mark{ID: c.ID, Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, At: rec.Timestamp})
 	if err == nil {
 		s.place = p
-		return s, nil
+		return nil
 	}
 	if r.holds.still(s.at, r.cfg.MaxAge) {
-		return nil, fmt.Errorf("%w: %w", errHold, err)
+		return fmt.Errorf("%w: %w", errHold, err)
 	}
 	s.lost = fmt.Errorf("where the follower stands could not be found out in max_age %s: %w", r.cfg.MaxAge, err)
-	return s, nil
+	return nil
 }
 
 // decide finds what to do with a callback, and moves the follower's dialogue
@@ -193,8 +193,8 @@ func (r *Robot) leave(ctx context.Context, rec kafka.Record, c *wire.Callback, r
 	if !ok || !t.Leaves(c) {
 		return nil
 	}
-	s, err := r.sit(ctx, rec, c, true)
-	if err != nil || s.lost != nil || s.place == nil || s.place.Seen {
+	s := &seat{}
+	if err := r.sit(ctx, rec, c, s, true); err != nil || s.lost != nil || s.place == nil || s.place.Seen {
 		return err
 	}
 	d := t.Answered(c, s.situation())

@@ -17,6 +17,7 @@ import (
 type later struct {
 	context.Context // the parent
 	bound           func(parent context.Context) (context.Context, context.CancelFunc)
+	until           time.Time // of the context to be made, where bound is nil
 
 	made atomic.Pointer[bounded]
 	mu   sync.Mutex
@@ -35,10 +36,24 @@ func whenAsked(parent context.Context, bound func(parent context.Context) (conte
 	return l, l.end
 }
 
-// within is context.WithTimeout, counted from now.
-func within(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	end := time.Now().Add(d)
-	return whenAsked(parent, func(p context.Context) (context.Context, context.CancelFunc) { return context.WithDeadline(p, end) })
+// errand is the context of the work on one callback, and carries its turn to
+// wherever it has to wait. end must be called when the work is over.
+type errand struct {
+	later
+	turn turn
+}
+
+// send makes e an errand of at most d from now.
+func (e *errand) send(parent context.Context, d time.Duration, t turn) {
+	e.Context, e.until, e.turn = parent, time.Now().Add(d), t
+}
+
+// Value knows the turn as well.
+func (e *errand) Value(key any) any {
+	if key == (turnKey{}) {
+		return &e.turn
+	}
+	return e.later.Value(key)
 }
 
 func (l *later) make() *bounded {
@@ -50,7 +65,13 @@ func (l *later) make() *bounded {
 	if b := l.made.Load(); b != nil {
 		return b
 	}
-	ctx, cancel := l.bound(l.Context)
+	var ctx context.Context
+	var cancel context.CancelFunc
+	if l.bound != nil {
+		ctx, cancel = l.bound(l.Context)
+	} else {
+		ctx, cancel = context.WithDeadline(l.Context, l.until)
+	}
 	if l.over {
 		cancel()
 	}

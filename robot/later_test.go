@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tidegate/robot/engine"
 )
 
 func TestLaterIsMadeForWhoWaits(t *testing.T) {
@@ -42,8 +44,9 @@ func TestLaterEndsWithItsParentAndItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("lost")
 		parent, end := context.WithCancelCause(t.Context())
-		ctx, cancel := within(parent, time.Minute)
-		defer cancel()
+		ctx := &errand{}
+		ctx.send(parent, time.Minute, turn{level: engine.Marketing})
+		defer ctx.end()
 		child, stop := context.WithCancel(ctx) // as net/http derives its own
 		defer stop()
 		<-time.After(time.Second)
@@ -55,8 +58,11 @@ func TestLaterEndsWithItsParentAndItsDeadline(t *testing.T) {
 		require.ErrorIs(t, context.Cause(child), why)
 		require.ErrorIs(t, context.Cause(ctx), why)
 
-		ctx, cancel = within(parent, time.Minute)
-		defer cancel()
+		require.Equal(t, engine.Marketing, turnOf(child).level)
+
+		ctx = &errand{}
+		ctx.send(parent, time.Minute, turn{})
+		defer ctx.end()
 		require.ErrorIs(t, ctx.Err(), context.Canceled, "of a parent that has ended")
 	})
 }

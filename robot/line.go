@@ -15,6 +15,8 @@ import (
 // permits are what lines stand for (pkg/ratelimit).
 type permits interface {
 	Acquire(ctx context.Context, priority int) (release func(), err error)
+	TryTake() bool
+	Back()
 }
 
 // line is who waits for the permits of one account, back end or external engine. The more
@@ -49,11 +51,25 @@ func newLine(of, name string, p permits, pat patience, waiting *prometheus.Gauge
 	return l
 }
 
+// TryTake takes a permit if nobody stands in line and one is free. Then nobody is
+// refused either, and there is nothing to measure.
+func (l *line) TryTake() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting == (perLevel{}) && l.permits.TryTake()
+}
+
+// Back gives a permit of TryTake back.
+func (l *line) Back() { l.permits.Back() }
+
 // Acquire waits for a permit on behalf of the turn in ctx, whatever priority
 // says: a retry, or a package between, takes it at the callback's level. The error
 // is a refusal, an expiry, or what the permits say.
 func (l *line) Acquire(ctx context.Context, _ int) (release func(), err error) {
-	t := turnOf(ctx)
+	return l.acquire(ctx, turnOf(ctx))
+}
+
+func (l *line) acquire(ctx context.Context, t turn) (release func(), err error) {
 	if err := l.enter(t.level); err != nil {
 		return func() {}, err
 	}
@@ -185,20 +201,38 @@ type turn struct {
 type turnKey struct{}
 
 func withTurn(ctx context.Context, t turn) context.Context {
-	return context.WithValue(ctx, turnKey{}, t)
+	return context.WithValue(ctx, turnKey{}, &t)
 }
 
 // turnOf gives the turn of a call for a callback. What has none is not begun by
 // somebody who waits.
 func turnOf(ctx context.Context) turn {
-	if t, ok := ctx.Value(turnKey{}).(turn); ok {
-		return t
+	if t, ok := ctx.Value(turnKey{}).(*turn); ok {
+		return *t
 	}
 	return turn{level: engine.Query}
 }
 
 // both are permits of two kinds; the second is waited for with the first in hand.
 type both struct{ first, second permits }
+
+// TryTake takes both or none.
+func (b both) TryTake() bool {
+	if !b.first.TryTake() {
+		return false
+	}
+	if !b.second.TryTake() {
+		b.first.Back()
+		return false
+	}
+	return true
+}
+
+// Back gives both back.
+func (b both) Back() {
+	b.second.Back()
+	b.first.Back()
+}
 
 // Acquire takes both or none.
 func (b both) Acquire(ctx context.Context, priority int) (release func(), err error) {

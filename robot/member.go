@@ -18,6 +18,7 @@ import (
 // and its permits.
 type member struct {
 	name     string
+	replies  string // its topic
 	workers  int
 	limiter  ratelimit.Permits
 	line     *line // of the limiter
@@ -92,7 +93,7 @@ func (r *Robot) workersFor(a Account) int {
 // member makes the reader of an account. An account that is read anew keeps
 // its limiter: a second one would let twice the rate through for a moment.
 func (r *Robot) member(a Account, old *member) (*member, error) {
-	m := &member{name: a.Name, shedding: &shedding{}, tally: r.m.of(a.Name), workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
+	m := &member{name: a.Name, replies: r.d.Topics.Replies(a.Name), shedding: &shedding{}, tally: r.m.of(a.Name), workers: r.workersFor(a), log: r.d.Log.With(zap.String("account", a.Name))}
 	if old != nil {
 		m.limiter, m.shedding = old.limiter, old.shedding
 	} else {

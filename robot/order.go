@@ -1,6 +1,7 @@
 package robot
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -28,10 +29,16 @@ type arrivals struct {
 	of   map[part]*latest
 }
 
+// latest are the users of one partition, in a ring by when they first came.
 type latest struct {
-	at    map[string]int64 // openid to Unix milliseconds
-	order []string
+	place map[string]int // openid to the place in users
+	users []arrival
 	next  int
+}
+
+type arrival struct {
+	openid string
+	at     int64 // Unix milliseconds
 }
 
 func newArrivals(size int) *arrivals { return &arrivals{size: size, of: map[part]*latest{}} }
@@ -46,14 +53,12 @@ func (a *arrivals) late(rec kafka.Record, c *wire.Callback) bool {
 	p := part{rec.Topic, rec.Partition}
 	l := a.of[p]
 	if l == nil {
-		l = &latest{at: map[string]int64{}}
+		l = &latest{place: map[string]int{}}
 		a.of[p] = l
 	}
-	before, known := l.at[c.OpenID]
-	if !known {
-		l.make(c.OpenID, a.size)
-	}
-	l.at[c.OpenID] = max(before, c.ReceivedAt)
+	u := l.of(c.OpenID, a.size)
+	before := u.at
+	u.at = max(before, c.ReceivedAt)
 	return before-c.ReceivedAt > maxAck.Milliseconds()
 }
 
@@ -64,13 +69,21 @@ func (a *arrivals) forget(topic string, partition int32) {
 	delete(a.of, part{topic, partition})
 }
 
-// make finds a place for a user, if need be that of the one who came first.
-func (l *latest) make(openid string, size int) {
-	if len(l.order) < size {
-		l.order = append(l.order, openid)
-		return
+// of finds a user, or a place for him, if need be that of the one who came first.
+// His name is cloned, because a letter's texts are one block of memory.
+func (l *latest) of(openid string, size int) *arrival {
+	if i, known := l.place[openid]; known {
+		return &l.users[i]
 	}
-	delete(l.at, l.order[l.next])
-	l.order[l.next] = openid
-	l.next = (l.next + 1) % size
+	i := len(l.users)
+	if i < size {
+		l.users = append(l.users, arrival{})
+	} else {
+		i = l.next
+		delete(l.place, l.users[i].openid)
+		l.next = (l.next + 1) % size
+	}
+	openid = strings.Clone(openid)
+	l.place[openid], l.users[i] = i, arrival{openid: openid}
+	return &l.users[i]
 }

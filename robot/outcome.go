@@ -28,8 +28,9 @@ type outcome struct {
 	result   string // for metrics
 	replies  int    // the first letters are replies
 	letters  []kafka.Record
-	next     int       // letters before it are durable
-	failing  time.Time // since when the next letter could not be published
+	usual    [2]kafka.Record // what letters is made of where one reply is all
+	next     int             // letters before it are durable
+	failing  time.Time       // since when the next letter could not be published
 }
 
 // read decodes a callback and checks that its parts agree. Whatever is wrong
@@ -87,7 +88,7 @@ func (r *Robot) unreadable(rec kafka.Record, why error) (*outcome, error) {
 	if id == "" {
 		return o, nil
 	}
-	return o, o.add(r.d.Topics.Receipts(), &wire.Receipt{
+	return o, o.add(r.receipts, &wire.Receipt{
 		Source: wire.FromRobot, MessageKind: wire.KindCallback, ID: id, Account: account, OpenID: openid,
 		State: wire.Dead, Reason: why.Error(), At: wire.Millis(r.d.Now()),
 	})
@@ -96,7 +97,7 @@ func (r *Robot) unreadable(rec kafka.Record, why error) (*outcome, error) {
 // quarantined is a callback whose document contradicts itself. The door has
 // answered whoever sent it; to send a reply to one of the followers that it
 // names could reach the wrong one. The original is kept as a dead letter.
-func (r *Robot) quarantined(rec kafka.Record, c *wire.Callback) (*outcome, error) {
+func (r *Robot) quarantined(m *member, rec kafka.Record, c *wire.Callback) (*outcome, error) {
 	if !wire.ValidOpenID(c.OpenID) {
 		c.OpenID = ""
 	}
@@ -104,20 +105,21 @@ func (r *Robot) quarantined(rec kafka.Record, c *wire.Callback) (*outcome, error
 	if c.Answered != "" {
 		v.state, v.detail = wire.Answered, "rule "+c.Answered+", in the acknowledgement"
 	}
-	return r.compose(rec, c, v)
+	return r.compose(m, rec, c, v)
 }
 
 // compose turns a verdict into letters.
-func (r *Robot) compose(rec kafka.Record, c *wire.Callback, v verdict) (*outcome, error) {
+func (r *Robot) compose(m *member, rec kafka.Record, c *wire.Callback, v verdict) (*outcome, error) {
 	o := &outcome{rec: rec, callback: c, identity: c.IdentityHash, state: v.state, result: string(v.state), did: r.did(c, v)}
-	o.letters = make([]kafka.Record, 0, len(v.replies)+1) // and a receipt
+	o.letters = o.usual[:0]
 	now := r.d.Now()
-	for i, content := range v.replies {
-		reply, err := replyTo(c, i+1, content, v, now)
-		if err == nil {
-			err = o.add(r.d.Topics.Replies(c.Account), reply)
-		}
+	for i := range v.replies {
+		reply, err := replyTo(c, i+1, &v, now)
 		if err != nil {
+			return nil, err
+		}
+		key, value, headers, err := reply.Encode()
+		if err := o.letter(m.replies, key, value, headers, err); err != nil {
 			return nil, err
 		}
 		o.replies++
@@ -135,29 +137,31 @@ func (r *Robot) compose(rec kafka.Record, c *wire.Callback, v verdict) (*outcome
 
 // replyTo makes the letter of one reply. Its id depends on the callback and
 // the ordinal alone: working the callback again gives the same id.
-func replyTo(c *wire.Callback, ordinal int, content wire.Content, v verdict, now time.Time) (*wire.Reply, error) {
+func replyTo(c *wire.Callback, ordinal int, v *verdict, now time.Time) (wire.Reply, error) {
 	hash := idgen.HashOf(c.ID, strconv.Itoa(ordinal))
 	id, err := idgen.DeriveBeside(c.ID, hash)
 	if err != nil {
-		return nil, fmt.Errorf("reply to callback %s: %w", c.ID, err)
+		return wire.Reply{}, fmt.Errorf("reply to callback %s: %w", c.ID, err)
 	}
 	received := time.UnixMilli(c.ReceivedAt)
 	if c.ReceivedAt <= 0 {
 		received = now
 	}
-	return &wire.Reply{
+	return wire.Reply{
 		ID: id, IdentityHash: hash.String(), CallbackID: c.ID, Ordinal: ordinal, Account: c.Account, OpenID: c.OpenID,
-		Content: content, Class: v.class, Rule: v.rule, ReceivedAt: c.ReceivedAt, CreatedAt: wire.Millis(now),
+		Content: v.replies[ordinal-1], Class: v.class, Rule: v.rule, ReceivedAt: c.ReceivedAt, CreatedAt: wire.Millis(now),
 		ExpiresAt: wire.Millis(received.Add(v.validFor)), TraceParent: c.TraceParent,
 	}, nil
 }
 
 func (r *Robot) addReceipt(o *outcome, state wire.State, reason, detail string) error {
 	c := o.callback
-	return o.add(r.d.Topics.Receipts(), &wire.Receipt{
+	l := wire.Receipt{
 		Source: wire.FromRobot, MessageKind: wire.KindCallback, ID: c.ID, IdentityHash: c.IdentityHash, Account: c.Account,
 		OpenID: c.OpenID, ResendOf: c.ReplayOf, State: state, Reason: reason, Event: c.Event, Detail: detail, At: wire.Millis(r.d.Now()), TraceParent: c.TraceParent,
-	})
+	}
+	key, value, headers, err := l.Encode()
+	return o.letter(r.receipts, key, value, headers, err)
 }
 
 // addDead keeps the record whole, as far as a letter can hold it.
@@ -170,6 +174,11 @@ func (r *Robot) addDead(o *outcome, id, account, openid, reason string) error {
 
 func (o *outcome) add(topic string, l wire.Letter) error {
 	key, value, headers, err := wire.Encode(l)
+	return o.letter(topic, key, value, headers, err)
+}
+
+// letter adds what was encoded.
+func (o *outcome) letter(topic string, key, value []byte, headers []kafka.Header, err error) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, "compose outcome", err)
 	}

@@ -74,6 +74,7 @@ type Robot struct {
 	cfg      Config
 	d        Deps
 	m        *metrics
+	receipts string // the topic
 	backends map[string]*backend.Client
 	lines    map[string]*line // of the back ends
 	bots     map[string]*bot.Bot
@@ -112,7 +113,7 @@ func New(cfg Config, accounts []Account, d Deps) (*Robot, error) {
 	}
 	d.Registry = telemetry.Registerer(d.Registry)
 	r := &Robot{
-		cfg: cfg, d: d, m: newMetrics(d.Registry), backends: map[string]*backend.Client{}, lines: map[string]*line{}, bots: map[string]*bot.Bot{},
+		cfg: cfg, d: d, m: newMetrics(d.Registry), receipts: d.Topics.Receipts(), backends: map[string]*backend.Client{}, lines: map[string]*line{}, bots: map[string]*bot.Bot{},
 		recent: newRecent(cfg.Recent), arrivals: newArrivals(cfg.Recent), pending: newPending(), members: map[string]*member{}, failed: make(chan error, 1),
 	}
 	r.engines, r.holds = map[string]*plugin.Client{}, newHolds()

@@ -19,46 +19,68 @@ import (
 // A stop ends the wait at once, since nothing has been begun; ctx ends it when the
 // partition is lost. To wait in line is no sign of trouble, however long: those
 // who hold permits are watched.
-func (r *Robot) admit(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms) (context.Context, func(), error) {
-	nothing := func() {}
-	if terms.Idle {
-		return ctx, nothing, nil
-	}
+func (r *Robot) admit(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms) (turn, stay, error) {
 	t := turn{level: terms.Level, expires: expiry(c, terms)}
+	if terms.Idle {
+		return t, stay{}, nil
+	}
 	if t.expired(r.d.Now()) {
-		return ctx, nothing, errExpired
+		return t, stay{}, errExpired
 	}
 	if no := r.lines[terms.Backend].refuses(t.level); no != nil {
-		return ctx, nothing, no
+		return t, stay{}, no
 	}
 	if terms.Engine != "" {
 		if no := r.lines[engineLine(terms.Engine)].refuses(t.level); no != nil {
-			return ctx, nothing, no
+			return t, stay{}, no
 		}
 	}
 	if !m.places.take(t.level) {
-		return ctx, nothing, &refusal{line: m.line, why: "places"}
+		return t, stay{}, &refusal{line: m.line, why: "places"}
 	}
-	mine := withTurn(ctx, t)
-	release, err := m.permit(mine)
+	s := stay{m: m}
+	if ctx.Err() == nil && m.line.TryTake() {
+		return t, s, nil
+	}
+	release, err := m.permit(ctx, t)
 	if err == nil && t.expired(r.d.Now()) {
 		release()
 		err = errExpired
 	}
 	if err != nil {
 		m.places.give()
-		return ctx, nothing, err
+		return t, stay{}, err
 	}
-	return mine, func() { release(); m.places.give() }, nil
+	s.release = release
+	return t, s, nil
+}
+
+// stay is what a callback has while it is worked: a place and a permit. The zero
+// value is nothing.
+type stay struct {
+	m       *member
+	release func() // of a permit that was waited for; nil: it was there
+}
+
+func (s stay) end() {
+	switch {
+	case s.m == nil:
+		return
+	case s.release != nil:
+		s.release()
+	default:
+		s.m.line.Back()
+	}
+	s.m.places.give()
 }
 
 // permit waits for a permit of the account.
-func (m *member) permit(ctx context.Context) (release func(), err error) {
+func (m *member) permit(ctx context.Context, t turn) (release func(), err error) {
 	kafka.Alive(ctx, kafka.AsLongAsItTakes)
 	defer kafka.Alive(ctx, 0)
 	ctx, cancel := whenAsked(ctx, m.untilStopped)
 	defer cancel()
-	return m.line.Acquire(ctx, 0)
+	return m.line.acquire(ctx, t)
 }
 
 // untilStopped bounds a wait that a stop ends at once.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,12 +22,12 @@ import (
 // that the record causes is durable.
 func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 	at := placeOf(rec)
-	var hand suspect.Hand
-	defer r.suspects.Done(&hand)
+	j := &job{}
+	defer r.suspects.Done(&j.hand)
 	o := r.pending.take(at)
 	if o == nil {
 		var err error
-		if o, err = r.safely(ctx, m, rec, &hand); err != nil {
+		if o, err = r.safely(ctx, m, rec, j); err != nil {
 			return err
 		}
 	}
@@ -55,12 +54,19 @@ func (r *Robot) handle(ctx context.Context, m *member, rec kafka.Record) error {
 	return nil
 }
 
+// job is what the work on one record needs, in one piece of memory.
+type job struct {
+	hand   suspect.Hand
+	seat   seat
+	errand errand
+}
+
 // errNotBegun says that a record was left as it was.
 var errNotBegun = errors.New("left to the next reader of the partition")
 
 // safely works a record and turns what our own code got wrong, a panic
 // included, into a dead letter: a bug must not hold a follower for ever.
-func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record, hand *suspect.Hand) (o *outcome, err error) {
+func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record, j *job) (o *outcome, err error) {
 	defer func() {
 		p := recover()
 		if p == nil && (err == nil || errors.Is(err, errNotBegun)) {
@@ -73,14 +79,14 @@ func (r *Robot) safely(ctx context.Context, m *member, rec kafka.Record, hand *s
 		m.log.Error("callback becomes a dead letter, please report this", zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.Error(why), zap.Stack("stack"))
 		o, err = r.unreadable(rec, why)
 	}()
-	return r.work(ctx, m, rec, hand)
+	return r.work(ctx, m, rec, j)
 }
 
 // work decides what becomes of a record. A nil outcome says that this process
 // has finished the callback already. errNotBegun means that the robot stops or
 // that the partition is lost: nothing has been decided, and whoever reads the
 // record next begins anew.
-func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *suspect.Hand) (*outcome, error) {
+func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, j *job) (*outcome, error) {
 	c, err := r.read(rec)
 	if err != nil {
 		m.log.Error("callback cannot be read, it becomes a dead letter", zap.Int32("partition", rec.Partition), zap.Int64("offset", rec.Offset), zap.Error(err))
@@ -91,15 +97,15 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 	case r.recent.seen(rec, c.IdentityHash):
 		return nil, nil
 	case c.Quarantined != "":
-		return r.quarantined(rec, c)
+		return r.quarantined(m, rec, c)
 	case c.Answered != "":
 		if err := r.leave(ctx, rec, c, rules); err != nil {
 			return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 		}
-		return r.compose(rec, c, verdict{state: wire.Answered, detail: "rule " + c.Answered + ", in the acknowledgement"})
+		return r.compose(m, rec, c, verdict{state: wire.Answered, detail: "rule " + c.Answered + ", in the acknowledgement"})
 	}
-	s, err := r.sit(ctx, rec, c, asksWhere(rules, c))
-	if err != nil {
+	s := &j.seat
+	if err := r.sit(ctx, rec, c, s, asksWhere(rules, c)); err != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
 	if s.seen() {
@@ -108,24 +114,25 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 	asked := time.Now()
 	terms := termsOf(rules, c, s)
 	s.wants = terms.Wants
-	ctx, release, err := r.admit(ctx, m, c, terms)
+	t, stay, err := r.admit(ctx, m, c, terms)
 	if v, ok := r.turnedAway(m, terms, err); ok {
-		return r.compose(rec, c, v)
+		return r.compose(m, rec, c, v)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
-	defer release()
+	defer stay.end()
 	began := time.Now()
 	m.tally.turned(terms.Level, c, asked, began)
-	if err := r.begin(ctx, m, rec, hand); err != nil {
+	if err := r.begin(ctx, m, rec, &j.hand); err != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
 	var v verdict
-	if hand.Condemned > 0 {
-		v = r.killer(hand.Condemned)
+	if j.hand.Condemned > 0 {
+		v = r.killer(j.hand.Condemned)
 	} else {
-		v = r.judge(ctx, m, c, terms, rules, s)
+		j.errand.send(ctx, r.cfg.MaxAge, t)
+		v = r.judge(&j.errand, m, c, terms, rules, s)
 	}
 	if v.hold != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, v.hold)
@@ -139,7 +146,7 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, hand *sus
 		m.log.Warn("callback could not be worked as its rule says", zap.String("callback", c.ID), zap.String("user", r.d.Hasher.OpenID(c.OpenID)),
 			zap.String("rule", v.rule), zap.String("state", string(v.state)), zap.String("reason", v.reason))
 	}
-	return r.compose(rec, c, v)
+	return r.compose(m, rec, c, v)
 }
 
 // verdict is what became of the work on one callback.
@@ -156,11 +163,10 @@ type verdict struct {
 	hold     error  // why it cannot be decided now, or nil
 }
 
-// judge runs the engine and the back end within max_age. It never panics and
+// judge runs the engine and the back end within the errand. It never panics and
 // never fails: failure is a verdict.
-func (r *Robot) judge(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms, rules Engine, s *seat) (v verdict) {
-	ctx, cancel := within(ctx, r.cfg.MaxAge)
-	defer cancel()
+func (r *Robot) judge(ctx *errand, m *member, c *wire.Callback, terms engine.Terms, rules Engine, s *seat) (v verdict) {
+	defer ctx.end()
 	d := engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}
 	defer func() {
 		if p := recover(); p != nil {
@@ -258,18 +264,21 @@ func detail(d engine.Decision) string {
 	if d.Rule == "" {
 		return ""
 	}
-	parts := []string{"rule " + d.Rule}
+	s := "rule " + d.Rule // mostly all of it
 	if d.Call != nil {
-		parts = append(parts, "back end "+d.Call.Backend)
+		s += ", back end " + d.Call.Backend
 	}
 	if d.Bot != "" {
-		parts = append(parts, "bot "+d.Bot)
+		s += ", bot " + d.Bot
 	}
 	if d.Ask != nil {
-		parts = append(parts, "engine "+d.Ask.Engine)
+		s += ", engine " + d.Ask.Engine
 	}
 	if d.Trail != "" {
-		parts = append(parts, d.Trail)
+		s += ", " + d.Trail
 	}
-	return strings.Join(append(parts, d.Notes...), ", ")
+	for _, note := range d.Notes {
+		s += ", " + note
+	}
+	return s
 }

@@ -46,7 +46,11 @@ func (u UID) Digits() string {
 type Hash [sha256.Size]byte
 
 // String is the lower-case hexadecimal form that letters and rows carry.
-func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+func (h Hash) String() string {
+	var digits [2 * sha256.Size]byte
+	hex.Encode(digits[:], h[:])
+	return string(digits[:])
+}
 
 // HashOf digests the parts of an identity. Each part is preceded by its
 // length, so that ("ab","c") and ("a","bc") differ.

@@ -34,12 +34,9 @@ func New(l Limit) *Limiter {
 
 // TryAcquire takes a permit if one is free now and nobody waits for it.
 func (l *Limiter) TryAcquire() (release func(), ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) > 0 || l.closed || l.turn() != 0 {
+	if !l.TryTake() {
 		return func() {}, false
 	}
-	l.take()
 	return l.releaser(), true
 }
 

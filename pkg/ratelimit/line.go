@@ -131,16 +131,28 @@ func (w *waiter) wake() {
 	}
 }
 
+// TryTake takes a permit if one is free now and nobody waits for it.
+func (l *line) TryTake() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) > 0 || l.closed || l.desk.turn() != 0 {
+		return false
+	}
+	l.desk.take()
+	return true
+}
+
+// Back gives a permit of TryTake back.
+func (l *line) Back() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.desk.back()
+	l.arm()
+}
+
 func (l *line) releaser() func() {
 	var once sync.Once
-	return func() {
-		once.Do(func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.desk.back()
-			l.arm()
-		})
-	}
+	return func() { once.Do(l.Back) }
 }
 
 // shut sends everybody away; called with the lock.

@@ -10,6 +10,11 @@ import (
 type Permits interface {
 	// Acquire waits for a permit; see Limiter.Acquire.
 	Acquire(ctx context.Context, priority int) (release func(), err error)
+	// TryTake takes a permit if one is free now and nobody waits for it. Whoever got
+	// true calls Back exactly once when its work is over. Beside Acquire it needs no
+	// memory, for callers whose permits are usually there.
+	TryTake() bool
+	Back()
 	// SetLimit changes the cap for all who wait and all who come.
 	SetLimit(l Limit, how ...Change)
 	// Close ends the use of the cap. Callers that wait get fault.Unavailable.

@@ -73,6 +73,15 @@ func (s *Shared) Acquire(ctx context.Context, priority int) (release func(), err
 	return release, err
 }
 
+// TryTake takes a permit if one is free now and nobody waits for it.
+func (s *Shared) TryTake() bool {
+	if !s.line.TryTake() {
+		return false
+	}
+	s.stats.waited(0)
+	return true
+}
+
 // turn says how long the first in the queue has to wait.
 func (s *Shared) turn() time.Duration {
 	now := s.now()

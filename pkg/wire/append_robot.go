@@ -3,7 +3,18 @@ package wire
 import "strconv"
 
 // The two letters that a robot makes for every callback also write their own
-// JSON, as callbacks do.
+// JSON, as callbacks do. Their Encode is the function Encode for a caller whose
+// letter lives on the stack: an interface would move it to the heap.
+
+// Encode gives the record key, value and headers.
+func (r *Reply) Encode() (key, value []byte, headers []Header, err error) {
+	return seal(r.appendJSON(make([]byte, 0, r.sizeHint()+envelopeHint)), KindReply, r.ID, r.TraceParent, r.OpenID)
+}
+
+// Encode gives the record key, value and headers.
+func (r *Receipt) Encode() (key, value []byte, headers []Header, err error) {
+	return seal(r.appendJSON(make([]byte, 0, r.sizeHint()+envelopeHint)), KindReceipt, r.ID, r.TraceParent, r.OpenID)
+}
 
 func (r *Reply) sizeHint() int {
 	return 560 + len(r.Content.Text) + len(r.Rule)
@@ -31,7 +42,8 @@ func (r *Reply) appendJSON(b []byte) []byte {
 // will be is left to encoding/json.
 func (c *Content) appendJSON(b []byte) []byte {
 	if *c != (Content{Type: c.Type, Text: c.Text, MediaID: c.MediaID}) {
-		other, err := marshalJSON(c)
+		whole := *c // only what is unusual is moved to the heap
+		other, err := marshalJSON(&whole)
 		if err == nil {
 			return append(b, other...)
 		}

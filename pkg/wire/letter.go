@@ -73,24 +73,49 @@ var (
 // whose record is too large to be kept inside it only names the place where the
 // record's own topic still has it.
 func Encode(l Letter) (key, value []byte, headers []Header, err error) {
-	if value, err = marshal(l); err != nil {
+	if a, ok := l.(appender); ok {
+		b := a.appendJSON(make([]byte, 0, a.sizeHint()+envelopeHint))
+		return seal(b, l.Kind(), l.LetterID(), l.Trace(), l.RecordKey())
+	}
+	if value, err = marshalJSON(l); err != nil {
 		return nil, nil, nil, fmt.Errorf("encode %s %s: %w", l.Kind(), l.LetterID(), err)
 	}
-	if len(value) > MaxValue {
-		if d, ok := l.(*DeadLetter); ok && (d.Headers != nil || d.Key != nil || d.Value != nil) {
-			return Encode(d.withoutRecord())
-		}
-		return nil, nil, nil, fmt.Errorf("encode %s %.64s: %d bytes: %w", l.Kind(), l.LetterID(), len(value), ErrTooLarge)
+	if d, ok := l.(*DeadLetter); ok && len(value) > MaxValue && (d.Headers != nil || d.Key != nil || d.Value != nil) {
+		return Encode(d.withoutRecord())
 	}
-	key, headers = envelope(l)
-	return key, value, headers, nil
+	return seal(value, l.Kind(), l.LetterID(), l.Trace(), l.RecordKey())
 }
 
-func marshal(l Letter) ([]byte, error) {
-	if a, ok := l.(appender); ok {
-		return a.appendJSON(make([]byte, 0, a.sizeHint())), nil
+// envelopeHint is about how many bytes key and headers have.
+const envelopeHint = 136
+
+// seal puts a letter's JSON into its envelope. Key and headers lie behind the JSON,
+// in the same block if there is room, each slice without room behind it, so that
+// an append copies it.
+func seal(value []byte, kind Kind, id, trace, user string) (key, _ []byte, headers []Header, err error) {
+	if len(value) > MaxValue {
+		return nil, nil, nil, fmt.Errorf("encode %s %.64s: %d bytes: %w", kind, id, len(value), ErrTooLarge)
 	}
-	return marshalJSON(l)
+	block := value
+	if need := len(version) + len(kind) + len(id) + len(trace) + len(user); cap(block)-len(block) < need {
+		block = make([]byte, 0, need) // the JSON stays where it is
+	}
+	put := func(s string) []byte {
+		n := len(block)
+		block = append(block, s...)
+		return block[n:len(block):len(block)]
+	}
+	headers = make([]Header, 3, 4)
+	headers[0] = Header{Key: HeaderVersion, Value: put(version)}
+	headers[1] = Header{Key: HeaderKind, Value: put(string(kind))}
+	headers[2] = Header{Key: HeaderID, Value: put(id)}
+	if trace != "" {
+		headers = append(headers, Header{Key: HeaderTrace, Value: put(trace)})
+	}
+	if user != "" {
+		key = put(user)
+	}
+	return key, value[:len(value):len(value)], headers, nil
 }
 
 func marshalJSON(v any) ([]byte, error) {
@@ -103,37 +128,34 @@ func marshalJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// envelope gives the key and the headers. All their bytes lie in one block,
-// each slice without room behind it, so that an append copies it.
-func envelope(l Letter) (key []byte, headers []Header) {
-	kind, id, trace, user := string(l.Kind()), l.LetterID(), l.Trace(), l.RecordKey()
-	block := make([]byte, 0, len(version)+len(kind)+len(id)+len(trace)+len(user))
-	put := func(s string) []byte {
-		n := len(block)
-		block = append(block, s...)
-		return block[n:len(block):len(block)]
-	}
-	headers = make([]Header, 3, 4)
-	headers[0] = Header{Key: HeaderVersion, Value: put(version)}
-	headers[1] = Header{Key: HeaderKind, Value: put(kind)}
-	headers[2] = Header{Key: HeaderID, Value: put(id)}
-	if trace != "" {
-		headers = append(headers, Header{Key: HeaderTrace, Value: put(trace)})
-	}
-	if user != "" {
-		key = put(user)
-	}
-	return key, headers
-}
-
 // HeaderValue finds a header, or "".
 func HeaderValue(hs []Header, key string) string {
-	for _, h := range hs {
-		if h.Key == key {
-			return string(h.Value)
+	return string(headerBytes(hs, key))
+}
+
+func headerBytes(hs []Header, key string) []byte {
+	for i := range hs {
+		if hs[i].Key == key {
+			return hs[i].Value
 		}
 	}
-	return ""
+	return nil
+}
+
+// readable checks the header of the version. That of this release needs no look
+// at its number.
+func readable(want Kind, header []byte) error {
+	if string(header) == version {
+		return nil
+	}
+	v, err := strconv.Atoi(string(header))
+	if err != nil || v < 1 {
+		return fmt.Errorf("decode %s: header v is %.40q: %w", want, header, ErrUnknownKind)
+	}
+	if v > Version {
+		return fmt.Errorf("decode %s: version %d, this release reads up to %d: %w", want, v, Version, ErrNewer)
+	}
+	return nil
 }
 
 // Decode reads a letter of type T and checks that the headers say so. An
@@ -145,15 +167,11 @@ func Decode[T any, P interface {
 }](value []byte, headers []Header) (*T, error) {
 	var l T
 	want := P(&l).Kind()
-	if k := HeaderValue(headers, HeaderKind); k != string(want) {
+	if k := headerBytes(headers, HeaderKind); string(k) != string(want) {
 		return nil, fmt.Errorf("decode %s: header kind is %.40q: %w", want, k, ErrUnknownKind)
 	}
-	v, err := strconv.Atoi(HeaderValue(headers, HeaderVersion))
-	if err != nil || v < 1 {
-		return nil, fmt.Errorf("decode %s: header v is %.40q: %w", want, HeaderValue(headers, HeaderVersion), ErrUnknownKind)
-	}
-	if v > Version {
-		return nil, fmt.Errorf("decode %s: version %d, this release reads up to %d: %w", want, v, Version, ErrNewer)
+	if err := readable(want, headerBytes(headers, HeaderVersion)); err != nil {
+		return nil, err
 	}
 	if len(value) > MaxValue {
 		return nil, fmt.Errorf("decode %s: %d bytes: %w", want, len(value), ErrTooLarge)

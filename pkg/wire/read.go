@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/base64"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -68,6 +69,18 @@ func (c *Callback) field(name []byte) any {
 type scan struct {
 	b []byte
 	i int
+
+	// The letter's plain texts are gathered and become parts of one string at the
+	// end: one block of memory instead of ten.
+	texts [24]gathered
+	n     int
+	total int
+}
+
+// gathered is a text to be, and where it lies in b.
+type gathered struct {
+	to       *string
+	from, up int
 }
 
 // read fills l from a JSON object. After a no l holds anything.
@@ -78,7 +91,55 @@ func read(value []byte, l reader) bool {
 		return false
 	}
 	s.space()
-	return s.i == len(s.b)
+	if s.i != len(s.b) {
+		return false
+	}
+	s.hand()
+	return true
+}
+
+// gather keeps a text for hand, and takes care of one that came twice.
+func (s *scan) gather(to *string, from, up int) bool {
+	for i := range s.texts[:s.n] {
+		if g := &s.texts[i]; g.to == to {
+			s.total += up - from - (g.up - g.from)
+			g.from, g.up = from, up
+			return true
+		}
+	}
+	if s.n == len(s.texts) {
+		return false
+	}
+	s.texts[s.n] = gathered{to, from, up}
+	s.n++
+	s.total += up - from
+	return true
+}
+
+// drop forgets a text that has come again in another way.
+func (s *scan) drop(to *string) {
+	for i := range s.texts[:s.n] {
+		if s.texts[i].to == to {
+			s.total -= s.texts[i].up - s.texts[i].from
+			s.n--
+			s.texts[i] = s.texts[s.n]
+			return
+		}
+	}
+}
+
+// hand gives the gathered texts to their places.
+func (s *scan) hand() {
+	var b strings.Builder
+	b.Grow(s.total)
+	for _, g := range s.texts[:s.n] {
+		b.Write(s.b[g.from:g.up])
+	}
+	all := b.String()
+	for _, g := range s.texts[:s.n] {
+		n := g.up - g.from
+		*g.to, all = all[:n], all[n:]
+	}
 }
 
 func (s *scan) space() {
@@ -131,7 +192,14 @@ func (s *scan) object(member func(name []byte) bool) bool {
 func (s *scan) value(to any) (ok bool) {
 	switch to := to.(type) {
 	case *string:
-		*to, ok = s.text()
+		begin := s.i
+		if in, plain := s.plain(); plain {
+			return s.gather(to, s.i-1-len(in), s.i-1)
+		}
+		s.i = begin
+		if *to, ok = s.escaped(); ok {
+			s.drop(to)
+		}
 	case *int64:
 		*to, ok = s.number()
 	case *bool:
@@ -139,7 +207,7 @@ func (s *scan) value(to any) (ok bool) {
 	case *[]byte:
 		*to, ok = s.base64()
 	case *map[string]string:
-		ok = s.texts(to)
+		ok = s.fields(to)
 	}
 	return ok
 }
@@ -304,8 +372,8 @@ func (s *scan) base64() ([]byte, bool) {
 	return out[:n], err == nil
 }
 
-// texts reads an object of strings into what is there already.
-func (s *scan) texts(to *map[string]string) bool {
+// fields reads an object of strings into what is there already.
+func (s *scan) fields(to *map[string]string) bool {
 	if *to == nil {
 		*to = map[string]string{}
 	}

@@ -24,7 +24,6 @@ type data struct {
 	ReceivedAt int64             // Unix milliseconds, ours
 	Content    string            //
 	Fields     map[string]string // every other element, nested names joined by a dot
-	Body       string            // the original XML, decrypted
 	Match      []string          // the groups of the rule's regular expression
 	Vars       map[string]any    // what the rule's dialogue has collected, and what the robot adds
 	User       string            // the business user that the follower is, "" if he is not bound
@@ -32,6 +31,7 @@ type data struct {
 	Lang       string            // the language of the answer
 	Answer     any               // the back end's answer
 
+	body  []byte    // what Body gives
 	at    time.Time // moment of the callback
 	steps int
 }
@@ -40,8 +40,7 @@ func dataOf(c *wire.Callback, groups []string) *data {
 	d := &data{
 		ID: c.ID, Account: c.Account, OpenID: c.OpenID, MsgType: c.MsgType, Event: c.Event,
 		EventKey: c.EventKey, MsgID: c.MsgID, CreateTime: c.CreateTime, ReceivedAt: c.ReceivedAt,
-		Content: c.Content, Fields: c.Fields, Body: string(c.Body), Match: groups,
-		Vars: map[string]any{}, at: moment(c),
+		Content: c.Content, Fields: c.Fields, body: c.Body, Match: groups, at: moment(c),
 	}
 	if c.MsgType == "event" {
 		if scene := sceneOf(c); scene != nil {
@@ -49,6 +48,18 @@ func dataOf(c *wire.Callback, groups []string) *data {
 		}
 	}
 	return d
+}
+
+// Body is the original XML, decrypted. It is the longest part of a callback, and
+// hardly any template asks for it.
+func (d *data) Body() string { return string(d.body) }
+
+// keep adds a variable.
+func (d *data) keep(name string, value any) {
+	if d.Vars == nil {
+		d.Vars = map[string]any{}
+	}
+	d.Vars[name] = value
 }
 
 // Tick counts one round of a range loop. Package template calls it; rules
@@ -65,8 +76,8 @@ func (d *data) Tick() (string, error) {
 var dataFields, dataFieldList = fieldNames()
 
 func fieldNames() (map[string]bool, string) {
-	known := map[string]bool{}
-	var names []string
+	known := map[string]bool{"Body": true}
+	names := []string{".Body"}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[data]()) {
 		if f.IsExported() {
 			known[f.Name] = true

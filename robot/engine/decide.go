@@ -56,7 +56,7 @@ func (r *Rules) decide(c *wire.Callback, s Situation, passed func(u *rule, why s
 	d.data.Lang = r.langs.of(c, sub, s.Language)
 	d.data.User, d.data.Last = s.User, s.Last
 	for k, v := range s.Vars {
-		d.data.Vars[k] = v
+		d.data.keep(k, v)
 	}
 	d.Fallback, d.Class, d.ValidFor = r.fallback.said(d.data.Lang), wire.PreferDuplicate, DefaultValidFor
 	defer func() {

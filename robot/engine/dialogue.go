@@ -195,7 +195,7 @@ func (d *Decision) end(why string, replies []reply) error {
 // share shows the collected variables to templates.
 func (d *Decision) share(vars map[string]string) {
 	for k, v := range vars {
-		d.data.Vars[k] = v
+		d.data.keep(k, v)
 	}
 }
 

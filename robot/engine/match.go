@@ -25,11 +25,13 @@ func subjectOf(c *wire.Callback) subject {
 		s.scene = sceneOf(c)
 	case c.MsgType == "text":
 		s.text = &c.Content
-		if id, ok := c.Fields["bizmsgmenuid"]; ok {
+		if v, ok := c.Fields["bizmsgmenuid"]; ok {
+			id := v // memory only where there is one
 			s.menuItem = &id
 		}
 	case c.MsgType == "voice":
-		if said, ok := c.Fields["Recognition"]; ok && said != "" {
+		if v, ok := c.Fields["Recognition"]; ok && v != "" {
+			said := v
 			s.text = &said
 		}
 	}

@@ -217,3 +217,16 @@ func FuzzTemplate(f *testing.F) {
 		}
 	})
 }
+
+// What hardly any rule asks for is made when one does.
+func TestWhatIsMadeWhenAsked(t *testing.T) {
+	r, err := engine.Parse("r", []byte("version: 1\nrules:\n  - name: a\n    match: {text: {any: true}}\n    reply: {text: '{{ .Body }}, {{ len $.Body }}, {{ get .Vars \"x\" \"none\" }}'}\n"), engine.Known{})
+	require.NoError(t, err)
+	c := text("hello")
+	c.Body = []byte("xml")
+	d, err := r.Decide(c)
+	require.NoError(t, err)
+	require.Equal(t, "xml, 3, none", d.Replies[0].Text)
+	_, err = engine.Parse("r", []byte("version: 1\nrules:\n  - name: a\n    match: {text: {any: true}}\n    reply: {text: '{{ .Bodies }}'}\n"), engine.Known{})
+	require.ErrorContains(t, err, ".Body")
+}
