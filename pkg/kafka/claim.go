@@ -64,7 +64,8 @@ type claim struct {
 	low          int64 // next offset to commit, -1 while unknown
 	paused       bool
 	draining     bool
-	cutOff       bool // lost, or in the hands of handlers that hang: no time to drain
+	upTo         int64 // while draining: records before it are begun all the same, see holes.go
+	cutOff       bool  // lost, or in the hands of handlers that hang: no time to drain
 	gone         bool
 	idle         chan struct{} // closed when draining and nothing runs
 
@@ -129,7 +130,7 @@ func (s *scheduler) admit(c *claim) {
 // wake makes a lane runnable if it has work and is neither queued nor stuck.
 func (s *scheduler) wake(l *lane) {
 	c := l.claim
-	if l.queued || l.stuck || c.draining || l.waiting.len() == 0 {
+	if l.queued || l.stuck || l.waiting.len() == 0 || c.draining && l.next() >= c.upTo {
 		return
 	}
 	if s.opt.Batch != nil && l.waiting.len() < s.opt.BatchMax {
@@ -225,6 +226,7 @@ func (s *scheduler) hold(l *lane, wait time.Duration) {
 	}
 	l.fails++
 	if c.draining {
+		s.shorten(c, l.next())
 		return // its record stays uncommitted and goes to the next owner
 	}
 	l.timer = time.AfterFunc(wait, func() {

@@ -20,6 +20,7 @@
 // On failure: an unreachable cluster is retried with backoff for ever by Run
 // and by the producer's connection; the caller sees fault.Unavailable (nothing
 // was written) or fault.Ambiguous (it may have been written) in the meantime.
-// When a partition is lost, nothing new of it is begun, what runs gets a
-// deadline, then its context ends.
+// When a partition is taken away in good order, nothing new of it is begun but
+// what lies between finished records, so that the next owner repeats nothing; what
+// runs gets a deadline, then its context ends.
 package kafka

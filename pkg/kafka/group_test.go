@@ -70,8 +70,8 @@ func TestSlowPartitionDoesNotSlowOthers(t *testing.T) {
 				st = s
 			}
 		}
-		return st.Paused
-	}, 10*time.Second, 5*time.Millisecond, "the slow partition must be paused, or the test shows nothing")
+		return st.Paused && st.InFlight > 0
+	}, 10*time.Second, 5*time.Millisecond, "the slow partition must be paused with a handler that hangs, or the test shows nothing")
 	require.Equal(t, 1, st.InFlight)
 	require.EqualValues(t, 0, st.LowWater)
 	require.Greater(t, st.Oldest, time.Duration(0))

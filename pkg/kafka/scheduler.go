@@ -150,9 +150,7 @@ func (s *scheduler) finish(l *lane, err error) {
 		s.hold(l, s.retryIn(l, err))
 	}
 	change := s.wantsPause(c) != c.paused
-	if c.draining && c.inFlight == 0 {
-		closeOnce(c.idle)
-	}
+	c.rest()
 	s.mu.Unlock()
 
 	if err == nil {

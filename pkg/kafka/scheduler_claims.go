@@ -59,17 +59,26 @@ func (s *scheduler) cutOff(calls []*call) {
 	}
 }
 
-// drain stops beginning records of a partition and waits for what runs; after
-// the time-out it ends their context, and after a grace gives up on them. Then
-// everything that finished is marked.
+// drain stops beginning records of a partition, but for those that close holes,
+// and waits for what runs; after the time-out it ends their context, and after a
+// grace gives up on them. Then everything that finished is marked.
 func (s *scheduler) drain(c *claim, timeout time.Duration) {
 	s.mu.Lock()
-	s.stopBeginning(c)
 	if c.cutOff {
 		timeout = 0
 	}
+	if timeout > 0 {
+		s.closeHoles(c)
+	} else {
+		s.stopBeginning(c)
+	}
 	s.mu.Unlock()
-	if timeout > 0 && !waitFor(c.idle, timeout) {
+	if timeout > 0 && !waitFor(c.idle, timeout/holesShare) {
+		s.mu.Lock()
+		s.stopBeginning(c)
+		s.mu.Unlock()
+	}
+	if timeout > 0 && !waitFor(c.idle, timeout-timeout/holesShare) {
 		s.log.Warn("handlers still run at the drain deadline, ending their context",
 			zap.String("topic", c.topic), zap.Int32("partition", c.partition))
 	}
@@ -88,19 +97,17 @@ func (s *scheduler) drain(c *claim, timeout time.Duration) {
 
 // stopBeginning is called with the lock.
 func (s *scheduler) stopBeginning(c *claim) {
+	s.stopTimers(c)
+	s.shorten(c, -1)
+	c.rest()
+}
+
+func (s *scheduler) stopTimers(c *claim) {
 	c.draining = true
 	for _, l := range c.lanes {
 		if l.timer != nil {
 			l.timer.Stop()
 		}
-	}
-	for c.ready.len() > 0 {
-		c.ready.pop()
-	}
-	s.ring.removeIf(func(o *claim) bool { return o == c })
-	c.inRing = false
-	if c.inFlight == 0 {
-		closeOnce(c.idle)
 	}
 }
 
