@@ -57,7 +57,7 @@ func repeatsOnce(t *testing.T, e *engines, n numbers, wipe bool) {
 	}
 	<-done
 	w.drained()
-	shown, _, err := reader.Replies(sim, before, func(string) string { return accounts[0].Name }, w.log)
+	shown, _, err := reader.Replies(sim, before, func(string) string { return accounts[0].Name }, nil, w.log)
 	require.NoError(t, err)
 	allow := w.busy()
 	allow.Replies = true

@@ -95,5 +95,6 @@ func backendCap(t *testing.T, e *engines, n robotNumbers) {
 	require.Zero(t, (<-sent).Skipped)
 	v := r.judged()
 	require.LessOrEqual(t, c.most.Load(), int64(most), "calls at once")
-	row(t, "G12", "C = 20, 4 nodes, kills: at most 20 calls at once", "most at once %d of %d calls, %d kills of robots; answered %d, lost %d", c.most.Load(), c.all.Load(), kills, v.Replies, v.lost)
+	row(t, "G12", "C = 20, 4 nodes, kills: at most 20 calls at once", "most at once %d of %d calls, %d kills of robots; acked %d, answered %d, of these with the text for overload %d, lost %d, doubled %d, inversions %d",
+		c.most.Load(), c.all.Load(), kills, v.acked, v.Replies, r.refused, v.lost, v.Found["duplicate"], v.inversions)
 }

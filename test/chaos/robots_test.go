@@ -48,7 +48,7 @@ func robotNumbersOf(t *testing.T) robotNumbers {
 	case "", "short":
 		return robotNumbers{users: 60, each: 20, kills: 4, rebalances: 2, capped: 1200, times: 1, backlog: 1500, tenants: 400}
 	}
-	return robotNumbers{users: 500, each: 40, kills: 30, rebalances: 10, capped: 1200, times: 3, backlog: 6000, tenants: 2000}
+	return robotNumbers{users: 500, each: 40, kills: 30, rebalances: 10, capped: 4000, times: 3, backlog: 6000, tenants: 2000}
 }
 
 // row prints one line of the table.

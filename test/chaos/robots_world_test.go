@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidegate/pkg/wechat/wechatsim"
+	"tidegate/pkg/wire"
 	"tidegate/test/chaos/drive"
 	"tidegate/test/chaos/herd"
 	"tidegate/test/chaos/reader"
@@ -30,6 +31,8 @@ type road struct {
 	seen   uint64 // journal of the simulator before the run
 	robots []*herd.Process
 	sender *herd.Process
+
+	refused int // answered with a text that quotes nothing, when judged
 
 	asked sync.Map // message's mark to ask
 	told  []wechatsim.Entry
@@ -144,14 +147,21 @@ func (r *road) answered(account string, upTo int64) {
 func (r *road) judged() verdict {
 	r.t.Helper()
 	r.drained()
-	_, _, err := reader.Replies(r.sim, r.seen, func(app string) string {
+	var replies []string
+	for _, a := range accounts {
+		replies = append(replies, wire.Topics{Prefix: r.run}.Replies(a.Name))
+	}
+	unmarked, err := reader.ReadUnmarked(r.t.Context(), r.broker.Addr, r.topics(), replies)
+	require.NoError(r.t, err)
+	r.refused = unmarked.Len()
+	_, _, err = reader.Replies(r.sim, r.seen, func(app string) string {
 		for _, a := range accounts {
 			if a.AppID == app {
 				return a.Name
 			}
 		}
 		return app
-	}, r.log)
+	}, unmarked, r.log)
 	require.NoError(r.t, err)
 	o := r.killing()
 	o.Replies = true

@@ -336,7 +336,7 @@ func (w *world) requireOf(alarms told, before told, moved map[int32]bool) {
 		if name != "queue_faulty" && alarms["queue_faulty"] > 0 {
 			most = 2
 		}
-		require.LessOrEqual(w.t, alarms[name], most, "%s was told too often", name)
+		require.LessOrEqual(w.t, alarms[name], most, "%s was told too often, of %s: %s", name, alarms, text)
 		_, list, ok := strings.Cut(text, "partitions (")
 		require.True(w.t, ok, "an alarm for the whole queue: %s", text)
 		list, _, _ = strings.Cut(list, ")")

@@ -135,6 +135,9 @@ func (w *world) writeConfig(s shape) {
 		write("dsn", w.schema()), w.sim.URL(), ghID, appID, write("token", token+"\n"), write("key", aesKey), write("secret", secret), rules))
 }
 
+// cappedRobot is taken out where what is measured must know no cap.
+const cappedRobot = "robot: {rate: 400, burst: 40, concurrency: 256}"
+
 const configYAML = `
 log: {level: info, format: json, hash_key: e2e}
 topics: {prefix: %s, partitions: %d, replication: 1, min_insync_replicas: 1}
@@ -150,7 +153,7 @@ accounts:
     encoding_aes_key: "file:%s"
     secret: "file:%s"
     mode: safe
-    robot: {rate: 400, burst: 40, concurrency: 256}
+    ` + cappedRobot + `
     sender:
       replies: {rate: 400, burst: 40, concurrency: 64}
       template: {rate: 200, burst: 20, concurrency: 32}

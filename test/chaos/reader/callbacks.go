@@ -31,6 +31,18 @@ type letter struct {
 
 // Callbacks writes every record of the topics and gives their number.
 func Callbacks(ctx context.Context, broker string, topics []string, w *history.Writer) (int, error) {
+	return each(ctx, broker, topics, func(r *kgo.Record) error {
+		e, err := event(r)
+		if err == nil {
+			w.Add(e)
+		}
+		return err
+	})
+}
+
+// each takes every record of the topics, up to where they end now, and gives their
+// number.
+func each(ctx context.Context, broker string, topics []string, take func(*kgo.Record) error) (int, error) {
 	ends, err := patiently(ctx, func() (map[place]int64, error) { return endsOf(ctx, broker, topics) })
 	if err != nil {
 		return 0, err
@@ -54,18 +66,16 @@ func Callbacks(ctx context.Context, broker string, topics []string, w *history.W
 	for len(ends) > 0 {
 		fetches := c.PollFetches(ctx)
 		if err := fetches.Err0(); err != nil {
-			return n, fmt.Errorf("read callbacks: %d partitions are not read to their ends: %w", len(ends), err)
+			return n, fmt.Errorf("read %v: %d partitions are not read to their ends: %w", topics, len(ends), err)
 		}
 		for _, r := range fetches.Records() {
 			p := place{r.Topic, r.Partition}
 			if r.Offset >= ends[p] {
 				continue // written later, or the partition is through
 			}
-			e, err := event(r)
-			if err != nil {
+			if err := take(r); err != nil {
 				return n, err
 			}
-			w.Add(e)
 			n++
 			if r.Offset+1 == ends[p] {
 				delete(ends, p)

@@ -33,11 +33,6 @@ func newQueue(t *testing.T, topic string) *queue {
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	cfg := kafka.DefaultConfig()
 	cfg.Brokers = []string{b.Addr()}
-	a, err := kafka.NewAdmin(cfg)
-	require.NoError(t, err)
-	_, err = a.EnsureTopics(t.Context(), []kafka.TopicSpec{{Name: topic, Partitions: 4, Replication: 1, MinInsync: 1, Retention: time.Hour}})
-	require.NoError(t, err)
-	require.NoError(t, a.Close())
 	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{}, zap.NewNop(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -45,12 +40,30 @@ func newQueue(t *testing.T, topic string) *queue {
 		defer cancel()
 		require.NoError(t, p.Close(ctx))
 	})
-	return &queue{t: t, addr: b.Addr(), prod: p}
+	q := &queue{t: t, addr: b.Addr(), prod: p}
+	q.topic(topic)
+	return q
+}
+
+func (q *queue) topic(name string) {
+	q.t.Helper()
+	cfg := kafka.DefaultConfig()
+	cfg.Brokers = []string{q.addr}
+	a, err := kafka.NewAdmin(cfg)
+	require.NoError(q.t, err)
+	_, err = a.EnsureTopics(q.t.Context(), []kafka.TopicSpec{{Name: name, Partitions: 4, Replication: 1, MinInsync: 1, Retention: time.Hour}})
+	require.NoError(q.t, err)
+	require.NoError(q.t, a.Close())
 }
 
 func (q *queue) publish(topic, openid, body string) {
 	q.t.Helper()
-	key, value, headers, err := wire.Encode(&wire.Callback{ID: "1", Account: "card", OpenID: openid, Body: []byte(body)})
+	q.letter(topic, &wire.Callback{ID: "1", Account: "card", OpenID: openid, Body: []byte(body)})
+}
+
+func (q *queue) letter(topic string, l wire.Letter) {
+	q.t.Helper()
+	key, value, headers, err := wire.Encode(l)
 	require.NoError(q.t, err)
 	_, err = q.prod.Publish(q.t.Context(), kafka.Record{Topic: topic, Key: key, Value: value, Headers: headers})
 	require.NoError(q.t, err)
@@ -109,4 +122,31 @@ func TestCallbacksRefuses(t *testing.T) {
 			require.NoError(t, w.Close())
 		})
 	}
+}
+
+// Replies without a mark belong to the messages that their letters name, in the
+// order of the topic; one that came again with its id is one.
+func TestUnmarked(t *testing.T) {
+	const callbacks, replies = "t.card.callbacks", "t.card.replies"
+	q := newQueue(t, callbacks)
+	q.topic(replies)
+	for i := range 3 {
+		q.letter(callbacks, &wire.Callback{ID: fmt.Sprint("c", i), Account: "card", OpenID: "o", Body: []byte(drive.Mark("run", i))})
+	}
+	reply := func(n, of int, text string) {
+		q.letter(replies, &wire.Reply{ID: fmt.Sprint("r", n), CallbackID: fmt.Sprint("c", of), Account: "card", OpenID: "o", Content: wire.Content{Type: "text", Text: text}})
+	}
+	reply(0, 0, "busy")
+	reply(1, 1, "done "+drive.Mark("run", 1))
+	reply(0, 0, "busy")
+	reply(2, 2, "busy")
+	u, err := reader.ReadUnmarked(t.Context(), q.addr, []string{callbacks}, []string{replies})
+	require.NoError(t, err)
+	require.Equal(t, 2, u.Len())
+	require.Equal(t, []string{drive.Mark("run", 0), drive.Mark("run", 2), ""}, []string{u.Next("card", "o"), u.Next("card", "o"), u.Next("card", "o")})
+	require.Empty(t, u.Next("card", "other"))
+
+	reply(3, 7, "busy")
+	_, err = reader.ReadUnmarked(t.Context(), q.addr, []string{callbacks}, []string{replies})
+	require.ErrorContains(t, err, "not in the log")
 }
