@@ -20,7 +20,7 @@ var (
 	rooms      = []string{"proxy", "robot", "sender", "receipts", "console"}
 	ground     = []string{"pkg/wire", "pkg/fault", "pkg/run", "pkg/config", "pkg/telemetry", "pkg/idgen"}
 	adapters   = []string{"pkg/kafka", "pkg/redis", "pkg/sqldb", "pkg/wechat"}
-	mechanisms = []string{"pkg/dedupe", "pkg/ratelimit", "pkg/guard", "pkg/membership", "pkg/schedule", "pkg/control", "pkg/alarm"}
+	mechanisms = []string{"pkg/dedupe", "pkg/ratelimit", "pkg/guard", "pkg/membership", "pkg/schedule", "pkg/control", "pkg/alarm", "pkg/credit"}
 	twins      = map[string]string{"pkg/wechat/wechatsim": "pkg/wechat", "pkg/kafka/kafkamem": "pkg/kafka", "pkg/redis/redismem": "pkg/redis"}
 	// owners lists which package alone may import a library.
 	owners = map[string][]string{

@@ -84,3 +84,36 @@ func TestRefusalsOfABatchStayWithTheirCommands(t *testing.T) {
 	require.NoError(t, one.Err)
 	require.True(t, one.Set)
 }
+
+// Calls of one batch succeed and fail one by one, also on a server that does not
+// know the script.
+func TestConformanceScriptBatch(t *testing.T) {
+	engines(t, func(t *testing.T, c *redis.Client) {
+		s := redis.NewScript(fmt.Sprintf(`-- %d: a text the server has never seen
+if ARGV[1] == '7' then return redis.error_reply('ERR seven') end
+if ARGV[1] == '8' then return false end
+return redis.call('INCRBY', KEYS[1], ARGV[1])`, time.Now().UnixNano()))
+		var all []*redis.Call
+		for i := range 40 {
+			all = append(all, &redis.Call{Keys: []string{redis.Tag(fmt.Sprint("u", i), "n")}, Args: []any{i}})
+		}
+		mixed := &redis.Call{Keys: []string{redis.Tag("a", "n"), redis.Tag("b", "n")}, Args: []any{1}}
+		for round := 1; round <= 2; round++ {
+			s.RunAll(t.Context(), c, append(all, mixed))
+			for i, call := range all {
+				switch i {
+				case 7:
+					require.ErrorContains(t, call.Err, "seven")
+				case 8:
+					require.NoError(t, call.Err)
+					require.Nil(t, call.Result)
+				default:
+					require.NoError(t, call.Err)
+					require.Equal(t, int64(i*round), call.Result)
+				}
+			}
+			require.ErrorContains(t, mixed.Err, "different hash tags")
+		}
+		s.RunAll(t.Context(), c, nil)
+	})
+}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"tidegate/pkg/fault"
 )
 
 // Script is Lua that runs on the server as one step. Write above each script
@@ -32,15 +30,10 @@ func NewScript(src string) *Script {
 // that a mistake shows on a single server and not first in a cluster. The result is int64,
 // string, []any or nil (Lua's false and nil).
 func (s *Script) Run(ctx context.Context, c *Client, keys []string, args ...any) (any, error) {
-	tail := make([]any, 0, 1+len(keys)+len(args))
-	tail = append(tail, len(keys))
-	for _, k := range keys {
-		if tagOf(k) != tagOf(keys[0]) {
-			return nil, fault.New(fault.Internal, "redis script", "keys %q and %q have different hash tags: a cluster would refuse them together", keys[0], k)
-		}
-		tail = append(tail, c.key(k))
+	tail, err := s.tail(c, keys, args)
+	if err != nil {
+		return nil, err
 	}
-	tail = append(tail, args...)
 	v, err := c.write(ctx, append([]any{"evalsha", s.sha}, tail...)...)
 	if err != nil && isNoScript(err) {
 		v, err = c.write(ctx, append([]any{"eval", s.src}, tail...)...)

@@ -1,0 +1,150 @@
+package credit
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidegate/pkg/fault"
+	"tidegate/pkg/redis"
+	"tidegate/pkg/telemetry"
+)
+
+// Verdict is what the ledger says about a message before it goes.
+type Verdict string
+
+// The verdicts. Granted and Unknown may go.
+const (
+	Granted Verdict = "granted"
+	Unknown Verdict = "unknown" // the ledger cannot tell
+	Closed  Verdict = "closed"  // the window is over
+	UsedUp  Verdict = "used_up" // the window's messages were sent
+)
+
+// Refused reports that WeChat would not take the message.
+func (v Verdict) Refused() bool { return v == Closed || v == UsedUp }
+
+// after is how long a key stays when its window is over: whoever asks then is
+// told so.
+const after = time.Hour
+
+// Ledger asks and tells. A nil Ledger knows nothing and lets everything go. It is
+// safe for concurrent use.
+type Ledger struct {
+	cfg   Config
+	redis *redis.Client
+	now   func() time.Time
+
+	acts     chan Act
+	verdicts *prometheus.CounterVec
+	learned  *prometheus.CounterVec
+	dropped  prometheus.Counter
+}
+
+// New makes a ledger; it is nil if the configuration says so or there is no
+// Redis. now may be nil.
+func New(cfg Config, r *redis.Client, now func() time.Time, reg prometheus.Registerer) (*Ledger, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Off || r == nil {
+		return nil, nil
+	}
+	if now == nil {
+		now = time.Now
+	}
+	l := &Ledger{
+		cfg: cfg, redis: r, now: now, acts: make(chan Act, waiting),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tidegate", Subsystem: "credit", Name: "verdicts_total", Help: "What the ledger of reply credits said about messages."}, []string{"account", "verdict"}),
+		learned:  prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tidegate", Subsystem: "credit", Name: "learned_total", Help: "Refusals of WeChat that the ledger had not foreseen, by what it learned."}, []string{"account", "verdict"}),
+		dropped:  prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tidegate", Subsystem: "credit", Name: "dropped_total", Help: "Acts of followers that could not be noted: Redis was away or too slow."}),
+	}
+	telemetry.Registerer(reg).MustRegister(l.verdicts, l.learned, l.dropped)
+	return l, nil
+}
+
+// key is the follower's hash. Callers have checked both names.
+func key(account, openid string) string { return redis.Tag(account+"."+openid, "credit") }
+
+// Ticket is what was taken, for Back and Learn.
+type Ticket struct {
+	Verdict Verdict
+	account string
+	openid  string
+	at      string // the newest act then
+	cause   int64
+	n       int
+}
+
+// Take takes n messages to a follower, who is answered for what he did at cause
+// (when that was received). A refused ticket has taken nothing. That Redis is away
+// is Unknown.
+func (l *Ledger) Take(ctx context.Context, account, openid string, n int, cause time.Time) Ticket {
+	t := Ticket{Verdict: Unknown, account: account, openid: openid, cause: cause.UnixMilli(), n: n}
+	if l == nil {
+		return t
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	v, err := take.Run(ctx, l.redis, []string{key(account, openid)}, l.now().UnixMilli(), n, t.cause)
+	if said, ok := v.([]any); err == nil && ok && len(said) == 2 {
+		verdict, _ := said[0].(string)
+		t.Verdict = Verdict(verdict)
+		t.at, _ = said[1].(string)
+	}
+	l.verdicts.WithLabelValues(account, string(t.Verdict)).Inc()
+	return t
+}
+
+// Back gives back what the ticket took and n messages of it did not use.
+func (l *Ledger) Back(ctx context.Context, t Ticket, n int) {
+	if l == nil || n <= 0 || t.at == "" || t.Verdict.Refused() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
+	defer cancel()
+	_, _ = back.Run(ctx, l.redis, []string{key(t.account, t.openid)}, t.at, min(n, t.n), string(t.Verdict)) // it advises
+}
+
+// WeChat's codes for a window that is over and for one that is used up.
+const (
+	codeClosed = 45015
+	codeUsedUp = 45047
+)
+
+// Learn hears WeChat's refusal of a message that went with this ticket. Codes that
+// say nothing about windows are not heard.
+func (l *Ledger) Learn(ctx context.Context, t Ticket, errcode int) {
+	verdict := map[int]Verdict{codeClosed: Closed, codeUsedUp: UsedUp}[errcode]
+	if l == nil || verdict == "" {
+		return
+	}
+	l.learned.WithLabelValues(t.account, string(verdict)).Inc()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
+	defer cancel()
+	till := l.now()
+	if verdict == UsedUp { // if it knows no window, it has one to remember until something happens
+		till = till.Add(after)
+	}
+	_, _ = learn.Run(ctx, l.redis, []string{key(t.account, t.openid)}, t.at, string(verdict), till.UnixMilli(), t.cause, after.Milliseconds()) // it advises
+}
+
+// Erase forgets a follower and reports whether anything was known.
+func (l *Ledger) Erase(ctx context.Context, account, openid string) (bool, error) {
+	if l == nil {
+		return false, nil
+	}
+	found, err := l.redis.Del(ctx, key(account, openid))
+	if err != nil {
+		return false, fault.Wrap(fault.KindOf(err), "erase credits", err)
+	}
+	return found, nil
+}
+
+// args are the arguments of note.
+func (l *Ledger) args(a Act) []any {
+	w := l.cfg.window(a)
+	return []any{a.ReceivedAt, a.ID, w.Count, strconv.FormatInt(w.until(a), 10), after.Milliseconds()}
+}
