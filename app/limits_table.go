@@ -24,6 +24,9 @@ func printLimits(out io.Writer, v control.Overview) error {
 	case v.AgeMS > staleAfter.Milliseconds():
 		fmt.Fprintf(out, "the database was last read %s ago: the settings of then hold\n", millis(v.AgeMS))
 	}
+	if v.Behind != "" {
+		fmt.Fprintf(out, "nothing can be changed: %s\n", printable(v.Behind, 3000))
+	}
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "\nLIMIT\tHOLDS\tFILE\tVERSION\tBY\tSINCE\tUNTIL\tREASON")
 	for _, l := range v.Limits {

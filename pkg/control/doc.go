@@ -24,7 +24,9 @@
 // On failure: while the database is away the last known settings stay and Age
 // grows; whoever must not act on old settings asks for it. While Redis is away
 // changes are found by the poll, and nobody can say which nodes apply what. A
-// value that this release does not understand changes nothing and is shown.
+// value that this release does not understand changes nothing and is shown. After
+// a backup of the database was put back, nodes that hold a newer version keep it:
+// changes are refused and say which processes to restart.
 //
 // The chain shows tampering to whoever knows its last hash. A person who may
 // write to the tables could compute all hashes anew: each change is therefore

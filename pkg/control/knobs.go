@@ -41,6 +41,7 @@ type Knobs struct {
 
 	mu      sync.Mutex
 	applied int64 // version of the settings
+	newest  int64 // the highest that was ever applied: limiters do not go back
 	rows    map[string]Row
 	knobs   map[string]*knob
 }
@@ -105,7 +106,7 @@ func (k *Knobs) take(version int64, rows []Row) {
 			k.rows[r.Subject] = r
 		}
 	}
-	k.applied = version
+	k.applied, k.newest = version, max(k.newest, version)
 	for _, n := range k.knobs {
 		k.turn(n, slow)
 	}
@@ -188,13 +189,14 @@ type KnobState struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// states gives every knob by subject, and the version that they follow.
-func (k *Knobs) states() (applied int64, out []KnobState) {
+// states gives every knob by subject, the version that they follow, and the newest
+// that they ever did.
+func (k *Knobs) states() (applied, newest int64, out []KnobState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, n := range k.knobs {
 		out = append(out, KnobState{Subject: n.Subject, File: n.File, Now: n.at, Target: n.ramp.to, MustCap: n.MustCap, Problem: n.problem})
 	}
 	slices.SortFunc(out, func(a, b KnobState) int { return cmp.Compare(a.Subject, b.Subject) })
-	return k.applied, out
+	return k.applied, k.newest, out
 }

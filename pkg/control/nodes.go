@@ -71,8 +71,9 @@ return out`)
 type report struct {
 	Node    string      `json:"node"`
 	Version int64       `json:"version"`
-	AgeMS   int64       `json:"age_ms"`        // of its view; -1: never
-	Off     bool        `json:"off,omitempty"` // it takes no live settings
+	Newest  int64       `json:"newest,omitempty"` // that it ever applied
+	AgeMS   int64       `json:"age_ms"`           // of its view; -1: never
+	Off     bool        `json:"off,omitempty"`    // it takes no live settings
 	Limits  []KnobState `json:"limits"`
 	seen    time.Duration
 }

@@ -13,12 +13,15 @@ import (
 
 // Overview is every limit as all nodes have it.
 type Overview struct {
-	Version   int64       `json:"version"`
-	AgeMS     int64       `json:"age_ms"`        // of this node's view; -1: it has seen nothing yet
-	Off       string      `json:"off,omitempty"` // why nothing can be changed here
-	SlowStart string      `json:"slow_start"`
-	Limits    []LimitView `json:"limits"`
-	Nodes     []NodeView  `json:"nodes"`
+	Version   int64  `json:"version"`
+	AgeMS     int64  `json:"age_ms"`        // of this node's view; -1: it has seen nothing yet
+	Off       string `json:"off,omitempty"` // why nothing can be changed here
+	SlowStart string `json:"slow_start"`
+	// Behind says that nodes hold limits of a newer version than the database has,
+	// so that nothing can be changed, and what to do.
+	Behind string      `json:"behind,omitempty"`
+	Limits []LimitView `json:"limits"`
+	Nodes  []NodeView  `json:"nodes"`
 	// NodesUnknown says why only this node is listed.
 	NodesUnknown string `json:"nodes_unknown,omitempty"`
 }
@@ -63,7 +66,7 @@ func (p *Panel) Overview(ctx context.Context) Overview {
 	var rows []Row
 	o.Version, rows = p.view.Rows(KindLimit)
 	reports, why := p.reports(ctx)
-	o.NodesUnknown = why
+	o.NodesUnknown, o.Behind = why, p.behind(ctx, reports)
 	limits := map[string]*LimitView{}
 	for _, r := range reports {
 		o.Nodes = append(o.Nodes, NodeView{Node: r.Node, Version: r.Version, AgeMS: r.AgeMS, SeenMS: r.seen.Milliseconds(), Off: r.Off})
@@ -156,11 +159,15 @@ type LimitChange struct {
 
 // SetLimit changes a limit on every node, or takes the change back. Kinds of
 // errors are those of Store.Apply; NotFound also for a limit that no live node
-// has, Final where its nodes, or this process, have no database.
+// has, Final where its nodes, or this process, have no database, or where a node
+// holds limits of a newer version than the database.
 func (p *Panel) SetLimit(ctx context.Context, c LimitChange) (Entry, error) {
 	const op = "set limit"
 	s, err := p.store()
 	if err != nil {
+		return Entry{}, err
+	}
+	if err := p.inForce(ctx); err != nil {
 		return Entry{}, err
 	}
 	change := Change{Kind: KindLimit, Subject: c.Subject, By: c.By, Reason: c.Reason, IfVersion: c.IfVersion}

@@ -225,7 +225,7 @@ func (p *Panel) report(ctx context.Context) {
 // self is this node's report.
 func (p *Panel) self() report {
 	r := report{Node: p.o.Node, AgeMS: ageMS(p.view.Age()), Off: p.o.Off != ""}
-	r.Version, r.Limits = p.knobs.states()
+	r.Version, r.Newest, r.Limits = p.knobs.states()
 	return r
 }
 

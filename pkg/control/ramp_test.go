@@ -19,7 +19,7 @@ func TestSlowStart(t *testing.T) {
 	put := func(file Limit) {
 		k.Put(Knob{Subject: "x", File: file, Apply: func(s Step) { told = s; calls++ }})
 	}
-	nominal := func() Limit { _, all := k.states(); return all[0].Now }
+	nominal := func() Limit { _, _, all := k.states(); return all[0].Now }
 	version := int64(0)
 	take := func(l *Limit) {
 		version++
@@ -75,7 +75,7 @@ func TestSlowStart(t *testing.T) {
 
 	k.Drop("x")
 	take(&Limit{1, 1, 1})
-	_, states := k.states()
+	_, _, states := k.states()
 	require.Empty(t, states)
 	var nobody *Knobs
 	nobody.Put(Knob{File: Limit{Rate: 3}, Apply: func(s Step) { told = s }})

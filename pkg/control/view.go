@@ -148,7 +148,7 @@ func (v *View) look(ctx context.Context, s *Store) {
 			return
 		}
 		if st.Version < was { // a backup was put back
-			v.log.Warn("the settings went back to an older version, as if a backup had been put back: restart all roles, because limits of a newer version go before", zap.Int64("version", st.Version), zap.Int64("was", was))
+			v.log.Warn("the settings went back to an older version, as if a backup had been put back: restart all roles, because limits of a newer version go before; until then none can be changed", zap.Int64("version", st.Version), zap.Int64("was", was))
 		}
 	}
 	v.take(st, first)
