@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ type pending struct {
 	rec   Record
 	size  int64
 	since time.Time
+	of    context.Context // while it stands in line: the work that it is a part of, or nil
 
 	prev, next *pending // guarded by the list's lock
 	listed     bool

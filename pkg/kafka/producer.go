@@ -77,7 +77,8 @@ type Producer struct {
 	closed  bool
 
 	pend pendings
-	line *line // of TryPublish
+	line *line     // of TryPublish and PublishInTurn
+	idle sync.Pool // of *turns that nobody uses
 
 	stop    chan struct{}
 	stopped chan struct{}
@@ -174,18 +175,7 @@ func (p *Producer) PublishAsync(r Record, done func(Record, error)) error {
 // says that the producer has no room at this instant, and that the cluster is
 // away comes through done.
 func (p *Producer) TryPublish(r Record, done func(Record, error)) error {
-	pe := newPending(r, done)
-	if err := p.reserve(pe); err != nil {
-		p.failed(r.Topic, err)
-		return err
-	}
-	if !p.line.put(pe) {
-		p.release(pe)
-		err := fault.New(fault.Unavailable, "publish to "+r.Topic, "the producer is closed, or its line is full")
-		p.failed(r.Topic, err)
-		return err
-	}
-	return nil
+	return p.lineUp(newPending(r, done))
 }
 
 // PublishAll publishes the records in their order and waits for all results.

@@ -17,7 +17,9 @@ func (p *Producer) send(ctx context.Context, pe *pending, patience time.Duration
 		p.failed(pe.rec.Topic, err)
 		return err
 	}
-	if err := p.handOver(ctx, pe, patience); err != nil {
+	var c clock
+	defer c.stop()
+	if err := p.handOver(ctx, pe, patience, &c); err != nil {
 		p.release(pe)
 		p.failed(pe.rec.Topic, err)
 		return err
@@ -58,8 +60,9 @@ func (p *Producer) release(pe *pending) bool {
 
 // handOver puts the record into sarama's input. An error means that it was not
 // put there, so nothing can have been written.
-func (p *Producer) handOver(ctx context.Context, pe *pending, patience time.Duration) error {
-	var over <-chan time.Time // usually nobody waits: no timer is made
+func (p *Producer) handOver(ctx context.Context, pe *pending, patience time.Duration, c *clock) error {
+	var over <-chan time.Time
+	m := pe.message()
 	for {
 		p.mu.RLock()
 		l, up, cause, closed := p.link, p.up, p.linkErr, p.closed
@@ -67,18 +70,16 @@ func (p *Producer) handOver(ctx context.Context, pe *pending, patience time.Dura
 		case closed:
 			p.mu.RUnlock()
 			return fault.New(fault.Unavailable, "publish to "+pe.rec.Topic, "the producer is closed")
-		case l != nil && l.tryPut(pe):
+		case l != nil && l.tryPut(m):
 			p.mu.RUnlock()
 			return nil
 		}
 		if over == nil {
-			timer := time.NewTimer(patience)
-			defer timer.Stop()
-			over = timer.C
+			over = c.after(patience)
 		}
 		op := "publish to " + pe.rec.Topic
 		if l != nil {
-			err := l.put(ctx, op, pe, over)
+			err := l.put(ctx, op, m, over)
 			p.mu.RUnlock()
 			return err
 		}
@@ -97,23 +98,41 @@ func (p *Producer) handOver(ctx context.Context, pe *pending, patience time.Dura
 	}
 }
 
-func (l *link) tryPut(pe *pending) bool {
+// clock is a timer that is made when somebody has to wait, and then used again.
+type clock struct{ timer *time.Timer }
+
+func (c *clock) after(d time.Duration) <-chan time.Time {
+	if c.timer == nil {
+		c.timer = time.NewTimer(d)
+	} else {
+		c.timer.Reset(d)
+	}
+	return c.timer.C
+}
+
+func (c *clock) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+func (l *link) tryPut(m *sarama.ProducerMessage) bool {
 	select {
 	case <-l.quit:
 		return false
 	default:
 	}
 	select {
-	case l.prod.Input() <- pe.message():
+	case l.prod.Input() <- m:
 		return true
 	default:
 		return false
 	}
 }
 
-func (l *link) put(ctx context.Context, op string, pe *pending, patience <-chan time.Time) error {
+func (l *link) put(ctx context.Context, op string, m *sarama.ProducerMessage, patience <-chan time.Time) error {
 	select {
-	case l.prod.Input() <- pe.message():
+	case l.prod.Input() <- m:
 		return nil
 	case <-l.quit:
 		return fault.New(fault.Unavailable, op, "the connection to the cluster is being renewed")

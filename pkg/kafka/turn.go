@@ -16,8 +16,9 @@ import (
 // next one, and nothing behind that was handed over or will be. limit bounds the
 // whole: its end is fault.Ambiguous, as is that of ctx.
 //
-// Beside a Publish for each, the caller sleeps and wakes once, and nobody makes
-// contexts with deadlines. Only the first record waits for room or a connection.
+// Beside a Publish for each, the caller sleeps and wakes once, and needs no timers
+// and channels of his own. Each record waits in the producer's line for room in
+// sarama and for a connection, for MaxBlock and while ctx lives.
 func (p *Producer) PublishInTurn(ctx context.Context, rs []Record, limit time.Duration) (done int, err error) {
 	if len(rs) == 0 {
 		return 0, nil
@@ -25,33 +26,63 @@ func (p *Producer) PublishInTurn(ctx context.Context, rs []Record, limit time.Du
 	if err := Owned(ctx); err != nil {
 		return 0, err
 	}
-	t := &turns{p: p, ctx: ctx, rs: rs, over: make(chan struct{}, 1)}
-	if err := p.send(ctx, newPending(rs[0], t.result), min(limit, p.opt.MaxBlock)); err != nil {
+	t := p.turns(ctx, rs)
+	if err := t.next(); err != nil {
 		return 0, err
 	}
-	clock := time.NewTimer(limit)
-	defer clock.Stop()
 	select {
 	case <-t.over:
-		return t.leave(nil)
+		done, err = t.leave(nil)
+		p.idle.Put(t.bare()) // no result is under way that could still come here
+		return done, err
 	case <-ctx.Done():
+		t.clock.stop()
 		return t.leave(underWay(ctx, rs[0].Topic))
-	case <-clock.C:
+	case <-t.clock.after(limit):
 		return t.leave(fault.New(fault.Ambiguous, "publish to "+rs[0].Topic, "no result within %s", limit))
 	}
 }
 
 // turns is one call.
 type turns struct {
-	p    *Producer
-	ctx  context.Context
-	rs   []Record
-	over chan struct{} // has a token when nothing is under way any more
+	p     *Producer
+	ctx   context.Context
+	rs    []Record
+	tell  func(Record, error) // result
+	over  chan struct{}       // has a token when nothing is under way any more
+	clock clock
 
 	mu   sync.Mutex
 	done int   // records that are durable
 	err  error // of the next one
 	left bool  // nobody waits: nothing more is handed over
+}
+
+// turns gives one that was used before, if there is one.
+func (p *Producer) turns(ctx context.Context, rs []Record) *turns {
+	t, ok := p.idle.Get().(*turns)
+	if !ok {
+		t = &turns{p: p, over: make(chan struct{}, 1)}
+		t.tell = t.result
+	}
+	t.ctx, t.rs = ctx, rs
+	return t
+}
+
+// bare makes it ready for the next call.
+func (t *turns) bare() *turns {
+	t.clock.stop()
+	t.mu.Lock() // whoever told the last result may still hold it
+	defer t.mu.Unlock()
+	t.ctx, t.rs, t.done, t.err, t.left = nil, nil, 0, nil, false
+	return t
+}
+
+// next hands the next record over.
+func (t *turns) next() error {
+	pe := newPending(t.rs[t.done], t.tell)
+	pe.of = t.ctx
+	return t.p.lineUp(pe)
 }
 
 // result takes that of one record and hands the next one over. It runs on the
@@ -64,7 +95,7 @@ func (t *turns) result(_ Record, err error) {
 	}
 	if err == nil && !t.left && t.done < len(t.rs) {
 		if err = Owned(t.ctx); err == nil {
-			err = t.p.TryPublish(t.rs[t.done], t.result)
+			err = t.next()
 		}
 		if err == nil {
 			return

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +83,11 @@ func TestPublishInTurn(t *testing.T) {
 	n, err = p.PublishInTurn(&owner{Context: t.Context(), lost: 1}, records("never"), patient)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, n)
-	n, err = p.PublishInTurn(&owner{Context: t.Context(), lost: 2}, records("5", "never", "never"), patient)
+	n, err = p.PublishInTurn(&owner{Context: t.Context(), lost: 2}, records("never"), patient)
+	require.ErrorIs(t, err, context.Canceled, "lost while it stood in line")
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "so it was not written")
+	require.Zero(t, n)
+	n, err = p.PublishInTurn(&owner{Context: t.Context(), lost: 3}, records("5", "never", "never"), patient)
 	require.ErrorIs(t, err, context.Canceled, "lost while the first was under way")
 	require.Equal(t, 1, n)
 
@@ -116,4 +121,58 @@ func TestPublishInTurnWithoutKafka(t *testing.T) {
 	n, err := p.PublishInTurn(t.Context(), []kafka.Record{{Topic: "turn"}}, time.Minute)
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.Zero(t, n)
+}
+
+// What is used again for the next call keeps nothing of the one before.
+func TestPublishInTurnManyTimes(t *testing.T) {
+	cfg := engine(t)
+	one, two := topic(t, cfg, 1), topic(t, cfg, 1)
+	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{}, nil, nil)
+	require.NoError(t, err)
+	const callers, calls = 16, 40
+	lost, none := context.WithCancel(t.Context())
+	none()
+	var wg sync.WaitGroup
+	published, failed := make(chan int, callers*calls), make(chan error, callers*calls)
+	for range callers {
+		wg.Go(func() {
+			for i := range calls {
+				ctx, limit, rs := t.Context(), 20*time.Second, []kafka.Record{{Topic: one, Key: []byte("k")}, {Topic: two, Key: []byte("k")}}
+				switch i % 4 {
+				case 1:
+					limit = time.Microsecond
+				case 2:
+					rs = rs[:1]
+				case 3:
+					ctx = lost
+				}
+				n, err := p.PublishInTurn(ctx, rs, limit)
+				switch {
+				case i%4 == 0 || i%4 == 2:
+					if n != len(rs) || err != nil {
+						failed <- fmt.Errorf("%d of %d: %w", n, len(rs), err)
+					}
+				case n == len(rs) && err == nil && i%4 == 1: // quicker than its limit
+				case n == len(rs) || err == nil:
+					failed <- fmt.Errorf("call %d: %d of %d published, and no error", i%4, n, len(rs))
+				}
+				published <- n
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, p.Close(context.Background()))
+	close(failed)
+	for err := range failed {
+		require.NoError(t, err)
+	}
+	close(published)
+	told := 0
+	for n := range published {
+		told += n
+	}
+	written := endOf(t, cfg, one) + endOf(t, cfg, two)
+	require.GreaterOrEqual(t, told, callers*calls/4*3)
+	require.GreaterOrEqual(t, written, int64(told), "all that was told is there")
+	require.LessOrEqual(t, written, int64(told+callers*calls/4), "and of a call that gave up one record at most")
 }
