@@ -56,6 +56,7 @@ type cli struct {
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
 	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Limits   limitsCmd   `cmd:"" help:"How fast accounts, back ends and APIs may be used: show it, change it while everything runs, see who did."`
+	Jobs     jobsCmd     `cmd:"" help:"What runs at fixed times, once in the cluster: list it, see what became of it, run it now."`
 	Dead     deadCmd     `cmd:"" name:"deadletters" help:"Messages that nobody could work: list, show, and put them back."`
 	Erase    eraseCmd    `cmd:"" help:"Erase what robots keep of one follower. Says what it would do only, until --yes is given."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`

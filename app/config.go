@@ -12,6 +12,7 @@ import (
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
 	"tidegate/pkg/run"
+	"tidegate/pkg/schedule"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
@@ -49,6 +50,8 @@ type Config struct {
 	Permits ratelimit.Config `koanf:"permits"`
 	// Control is about limits that are changed while roles run.
 	Control control.Config `koanf:"control"`
+	// Jobs says how scheduled jobs are shared by the nodes of a role.
+	Jobs schedule.Config `koanf:"jobs"`
 	// StopTimeout bounds a clean stop.
 	StopTimeout time.Duration `koanf:"stop_timeout"`
 
@@ -123,6 +126,7 @@ func DefaultConfig() Config {
 		Alarms:      alarm.DefaultConfig(),
 		Permits:     ratelimit.DefaultConfig(),
 		Control:     control.DefaultConfig(),
+		Jobs:        schedule.DefaultConfig(),
 		StopTimeout: 15 * time.Second,
 		Proxy:       proxy.DefaultConfig(),
 		Robot:       robot.DefaultConfig(),

@@ -139,7 +139,7 @@ func (d *doctor) checks() []check {
 	if d.needs(RoleProxy) && d.cfg.Proxy.Spool.Dir != "" {
 		checks = append(checks, d.checkSpool)
 	}
-	if d.needs(RoleProxy, RoleRobot, RoleSender) {
+	if d.needs(RoleProxy, RoleRobot, RoleSender) || d.hasJobs() {
 		checks = append(checks, d.checkRedis)
 	}
 	if d.needs(RoleSender, RoleReceipts) || d.needs(RoleRobot) && d.cfg.Database.DSN != "" {

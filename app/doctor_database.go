@@ -12,6 +12,7 @@ import (
 	"tidegate/pkg/api"
 	"tidegate/pkg/control"
 	"tidegate/pkg/fault"
+	"tidegate/pkg/schedule"
 	"tidegate/pkg/sqldb"
 	"tidegate/receipts/store"
 	"tidegate/sender/intake"
@@ -93,7 +94,7 @@ func (d *doctor) checkMigrations(ctx context.Context, db *sqldb.DB) []finding {
 	if d.needs(RoleSender, RoleReceipts) {
 		ask = append(ask, api.Pending)
 	}
-	if d.needs(RoleSender, RoleRobot) {
+	if d.needs(RoleSender, RoleRobot) || d.hasJobs() {
 		ask = append(ask, control.Pending)
 	}
 	if d.needs(RoleSender) {
@@ -101,6 +102,9 @@ func (d *doctor) checkMigrations(ctx context.Context, db *sqldb.DB) []finding {
 	}
 	if d.needs(RoleReceipts) {
 		ask = append(ask, store.Pending)
+	}
+	if d.hasJobs() {
+		ask = append(ask, schedule.Pending)
 	}
 	total := 0
 	for _, pending := range ask {

@@ -173,6 +173,9 @@ func roleOf(path string) string {
 	case "/ops/v1/limits", "/ops/v1/audit":
 		return "a sender or robot role"
 	}
+	if path == "/ops/v1/jobs" || strings.HasPrefix(path, "/ops/v1/jobs/") {
+		return "a receipts role"
+	}
 	return "a role that has it"
 }
 

@@ -17,7 +17,6 @@ import (
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
 	"tidegate/proxy"
-	"tidegate/receipts"
 	"tidegate/receipts/store"
 	"tidegate/robot"
 	"tidegate/robot/engine"
@@ -321,37 +320,4 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.senderAccounts()) },
 	}), nil
-}
-
-func buildReceipts(ctx context.Context, e *engines) (*part, error) {
-	db, err := e.DB(ctx)
-	if err != nil {
-		return nil, err
-	}
-	producer, err := e.Producer()
-	if err != nil {
-		return nil, err
-	}
-	if err := api.Migrate(ctx, db); err != nil {
-		return nil, err
-	}
-	room, err := receipts.New(ctx, e.cfg.Receipts, receipts.Deps{
-		Kafka: e.cfg.Kafka, Publisher: producer, DB: db, Keys: api.NewKeys(api.NewBook(db, nil)),
-		Topics: e.cfg.Topics.Names(), Log: e.log.Named("receipts"), Registry: e.reg, Alarms: e.Alarms(), Hasher: e.hasher,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := room.SetAccounts(e.cfg.names()); err != nil {
-		return nil, err
-	}
-	admin, err := e.Admin()
-	if err != nil {
-		return nil, err
-	}
-	return &part{
-		role: RoleReceipts, services: []run.Service{room}, handler: room.Handler(), store: room.Store(), ops: room.Ops(),
-		ready:    map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
-		accounts: func(c Config) error { return room.SetAccounts(c.names()) },
-	}, nil
 }

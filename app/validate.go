@@ -26,6 +26,7 @@ func (c Config) Validate(role Role) error {
 		c.Alarms.Validate(),
 		c.Control.Validate(),
 		c.Permits.Validate(),
+		c.Jobs.Validate(),
 		c.validateAccounts(role),
 		c.validateListeners(role),
 	}
@@ -50,6 +51,9 @@ func (c Config) Validate(role Role) error {
 		errs = append(errs, at("api", c.API.Validate()), c.Sender.Validate(), c.Redis.Validate(), at("database", c.Database.Validate()), c.WeChat.validate())
 	case RoleReceipts:
 		errs = append(errs, at("api", c.API.Validate()), c.Receipts.Validate(), at("database", c.Database.Validate()))
+		if c.Receipts.Report.Dir != "" { // nodes agree there on who makes it
+			errs = append(errs, c.Redis.Validate())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -2,11 +2,9 @@ package receipts
 
 import (
 	"time"
-	_ "time/tzdata" // the report's zone must exist on images without zone files (T56)
-
-	"github.com/robfig/cron/v3"
 
 	"tidegate/pkg/fault"
+	"tidegate/pkg/schedule"
 )
 
 // Config is the room's section of the configuration. Zero values stand for the
@@ -39,12 +37,19 @@ type Config struct {
 
 // ReportConfig is the daily report of failures.
 type ReportConfig struct {
-	// Dir takes the files; empty means no daily report.
+	// Dir takes the files, on the node that makes the report; empty means no
+	// daily report.
 	Dir string `koanf:"dir"`
 	// Schedule is when, in cron's five fields; it covers the day before.
 	Schedule string `koanf:"schedule"`
 	// Location is the time zone of schedule and day.
 	Location string `koanf:"location"`
+	// CatchUp is how late a report is still made after nobody could make it.
+	CatchUp time.Duration `koanf:"catch_up"`
+	// Attempts bounds how often one report is tried; RetryWait is the pause
+	// behind the first time, which doubles up to an hour.
+	Attempts  int           `koanf:"attempts"`
+	RetryWait time.Duration `koanf:"retry_wait"`
 }
 
 // ResendConfig bounds re-sends.
@@ -65,7 +70,7 @@ func DefaultConfig() Config {
 		NoReceiptAfter: 24 * time.Hour, ParkFor: 24 * time.Hour,
 		Retention: 90 * 24 * time.Hour, CallbackRetention: 30 * 24 * time.Hour, HousekeepingEvery: 10 * time.Second,
 		RepeatAlarm: defaultRepeatAlarm(),
-		Report:      ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai"},
+		Report:      ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai", CatchUp: 72 * time.Hour, Attempts: 5, RetryWait: time.Minute},
 		Resend:      ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
 	}
 }
@@ -100,11 +105,16 @@ func (c Config) Validate() error {
 	if field, why := c.RepeatAlarm.check(); field != "" {
 		return bad("repeat_alarm."+field, "%s", why)
 	}
-	if _, err := time.LoadLocation(c.Report.Location); err != nil || c.Report.Location == "" {
-		return bad("report.location", "%q is no time zone: write for instance Asia/Shanghai", c.Report.Location)
+	if _, err := schedule.ParseSpec(c.Report.Schedule, c.Report.Location); err != nil {
+		return bad("report."+fault.FieldOf(err), "%w", err)
 	}
-	if _, err := cron.ParseStandard(c.Report.Schedule); err != nil {
-		return bad("report.schedule", "%q: write five fields, for instance \"30 6 * * *\" for half past six", c.Report.Schedule)
+	switch r := c.Report; {
+	case r.CatchUp < 0 || r.CatchUp > 14*24*time.Hour:
+		return bad("report.catch_up", "%s: use 0s to 336h", r.CatchUp)
+	case r.Attempts < 1 || r.Attempts > 20:
+		return bad("report.attempts", "%d: use 1 to 20", r.Attempts)
+	case r.RetryWait < 0 || r.RetryWait > time.Hour:
+		return bad("report.retry_wait", "%s: use 0s to 1h", r.RetryWait)
 	}
 	return nil
 }

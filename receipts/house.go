@@ -4,12 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"go.uber.org/zap"
 
 	"tidegate/pkg/run"
 	"tidegate/pkg/wire"
-	"tidegate/receipts/report"
 )
 
 // keepHouse does what time demands, in small transactions, until ctx ends. It
@@ -65,50 +63,4 @@ func (r *Room) show(ctx context.Context) error {
 	r.met.parked.WithLabelValues("waiting").Set(float64(waiting))
 	r.met.parked.WithLabelValues("foreign").Set(float64(foreign))
 	return nil
-}
-
-// reportDaily writes the report of the day before, when the schedule says so.
-// Without a directory it only waits for the end.
-func (r *Room) reportDaily(ctx context.Context) error {
-	if r.cfg.Report.Dir == "" {
-		<-ctx.Done()
-		return nil
-	}
-	log := cronLog{r.d.Log}
-	c := cron.New(cron.WithLocation(r.loc), cron.WithLogger(log), cron.WithChain(cron.Recover(log), cron.SkipIfStillRunning(log)))
-	_, err := c.AddFunc(r.cfg.Report.Schedule, func() {
-		files, err := r.WriteReport(ctx)
-		if err != nil {
-			r.d.Log.Error("the daily report was not written", zap.Error(err))
-			return
-		}
-		r.d.Log.Info("the daily report is written", zap.Strings("files", files))
-	})
-	if err != nil {
-		return err
-	}
-	c.Start()
-	<-ctx.Done()
-	<-c.Stop().Done() // a report that is being written is finished
-	return nil
-}
-
-// WriteReport writes the report of the day before, in the report's time zone,
-// and names the files. Doing it again replaces them.
-func (r *Room) WriteReport(ctx context.Context) ([]string, error) {
-	y, m, d := r.d.Now().In(r.loc).Date()
-	today := time.Date(y, m, d, 0, 0, 0, 0, r.loc)
-	rep, err := report.Make(ctx, r.store, report.Period{From: today.AddDate(0, 0, -1), To: today}, r.d.Now())
-	if err != nil {
-		return nil, err
-	}
-	return rep.WriteFiles(r.cfg.Report.Dir)
-}
-
-// cronLog hands cron's words to zap: its routine ones are debug.
-type cronLog struct{ l *zap.Logger }
-
-func (c cronLog) Info(msg string, kv ...any) { c.l.Sugar().Debugw("cron: "+msg, kv...) }
-func (c cronLog) Error(err error, msg string, kv ...any) {
-	c.l.Sugar().Errorw("cron: "+msg, append(kv, "error", err)...)
 }

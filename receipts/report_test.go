@@ -1,6 +1,7 @@
 package receipts_test
 
 import (
+	"context"
 	"encoding/csv"
 	"fmt"
 	"net/http"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tidegate/pkg/redis"
+	"tidegate/pkg/redis/redismem"
+	"tidegate/pkg/schedule"
 	"tidegate/pkg/sqldb/sqldbtest"
 	"tidegate/pkg/wire"
 	"tidegate/receipts"
@@ -64,10 +68,12 @@ func TestReportOfFailures(t *testing.T) {
 	})
 }
 
-func TestDailyReportIsWritten(t *testing.T) {
+// The report is a scheduled job: about the day before its slot, also when it
+// runs late, and tried again when its directory cannot be written.
+func TestDailyReportIsAJob(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "reports")
 	w := newWorld(t, sqldbtest.OpenSQLite(t), func(c *receipts.Config) {
-		c.Report = receipts.ReportConfig{Dir: dir, Schedule: "@every 1s", Location: "Asia/Shanghai"}
+		c.Report.Dir, c.Report.Schedule, c.Report.RetryWait = dir, "30 6 * * *", 0
 	})
 	// The test happens at noon, so that no midnight can fall into it.
 	zone, err := time.LoadLocation("Asia/Shanghai")
@@ -76,13 +82,56 @@ func TestDailyReportIsWritten(t *testing.T) {
 	w.clock.step(time.Date(now.Year(), now.Month(), now.Day(), 12, 0, 0, 0, zone).Sub(now) - 24*time.Hour)
 	day := w.clock.now().In(zone).Format("2006-01-02")
 	w.failed()
-	w.clock.step(24 * time.Hour) // the failures are yesterday's
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(filepath.Join(dir, "failures-"+day+".csv"))
-		return err == nil && strings.Contains(string(text), "40037")
-	}, 20*time.Second, 20*time.Millisecond)
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(dir, "failures-"+day+".html"))
+	require.NoError(t, os.WriteFile(dir, nil, 0o600)) // a file where the directory should be
+
+	server, err := redismem.Start("")
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	rc := redis.DefaultConfig()
+	rc.Addrs = []string{server.Addr()}
+	client, err := redis.Open(rc, w.log)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	require.NoError(t, schedule.Migrate(t.Context(), w.db))
+	rows := schedule.NewStore(w.db, func(context.Context) (time.Time, error) { return w.clock.now(), nil })
+	s, err := schedule.New(schedule.Options{Config: schedule.DefaultConfig(), Team: "receipts", Node: "a", Jobs: w.room.Jobs(), Store: rows,
+		Redis: client, Log: w.log, Now: w.clock.now, Poll: 5 * time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
+	history := func() []schedule.Record {
+		h, err := s.History(context.Background(), "failure-report", 0, 10)
+		require.NoError(t, err)
+		return h.Runs
+	}
+	planned := func() bool { v, err := s.View(t.Context()); return err == nil && v.Leader.Leads }
+	require.Eventually(t, planned, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { // nothing is planned for a job that is not known yet
+		_, err := s.Ask(t.Context(), schedule.Ask{Job: "failure-report", By: "test", Reason: "the directory is in the way", Slot: w.clock.now()})
 		return err == nil
-	}, 20*time.Second, 20*time.Millisecond)
+	}, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { h := history(); return len(h) == 1 && h[0].State == schedule.Failed }, 20*time.Second, 5*time.Millisecond)
+	require.Contains(t, history()[0].Error, "make directory of reports")
+	require.Equal(t, 5, history()[0].Attempt)
+
+	require.NoError(t, os.Remove(dir))
+	w.clock.step(48 * time.Hour) // noon of the day after tomorrow: two reports are due, both late
+	require.Eventually(t, func() bool {
+		h := history()
+		return len(h) == 3 && h[0].State == schedule.Done && h[1].State == schedule.Done
+	}, 20*time.Second, 5*time.Millisecond)
+	text, err := os.ReadFile(filepath.Join(dir, "failures-"+day+".csv"))
+	require.NoError(t, err, "the older one is about the older day")
+	require.Contains(t, string(text), "40037")
+	next := w.clock.now().In(zone).AddDate(0, 0, -1).Format("2006-01-02")
+	text, err = os.ReadFile(filepath.Join(dir, "failures-"+next+".csv"))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "40037")
+	require.FileExists(t, filepath.Join(dir, "failures-"+day+".html"))
+}
+
+func TestWithoutADirectoryThereIsNoReport(t *testing.T) {
+	require.Empty(t, newWorld(t, sqldbtest.OpenSQLite(t)).room.Jobs())
 }

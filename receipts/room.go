@@ -15,6 +15,7 @@ import (
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/run"
+	"tidegate/pkg/schedule"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
@@ -44,7 +45,8 @@ type Deps struct {
 type Room struct {
 	cfg     Config
 	d       Deps
-	loc     *time.Location
+	loc     *time.Location // of reports
+	reports schedule.Spec
 	store   store.Store
 	sealer  *api.Sealer
 	met     *metrics
@@ -66,6 +68,10 @@ func New(ctx context.Context, cfg Config, d Deps) (*Room, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "load time zone of reports", err)
 	}
+	reports, err := schedule.ParseSpec(cfg.Report.Schedule, cfg.Report.Location)
+	if err != nil {
+		return nil, err
+	}
 	if d.Log == nil {
 		d.Log = zap.NewNop()
 	}
@@ -73,7 +79,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Room, error) {
 		d.Now = time.Now
 	}
 	d.Registry = telemetry.Registerer(d.Registry)
-	r := &Room{cfg: cfg, d: d, loc: loc}
+	r := &Room{cfg: cfg, d: d, loc: loc, reports: reports}
 	if err := r.openTables(ctx); err != nil {
 		return nil, err
 	}
@@ -153,7 +159,6 @@ func (r *Room) Run(ctx context.Context) error {
 	g.Go(run.Func("receipts", r.news.Run))
 	g.Go(run.Func("queued letters", r.queued.Run))
 	g.Go(run.Func("housekeeping", r.keepHouse))
-	g.Go(run.Func("daily report", r.reportDaily))
 	g.Go(run.Func("watch of repeats", r.watchRepeats))
 	return g.Wait()
 }

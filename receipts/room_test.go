@@ -255,6 +255,8 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		"retention":        func(c *receipts.Config) { c.Retention = time.Hour },
 		"report.location":  func(c *receipts.Config) { c.Report.Location = "Mars/Olympus" },
 		"report.schedule":  func(c *receipts.Config) { c.Report.Schedule = "sometimes" },
+		"report.catch_up":  func(c *receipts.Config) { c.Report.CatchUp = -time.Second },
+		"report.attempts":  func(c *receipts.Config) { c.Report.Attempts = 0 },
 		"resend.max":       func(c *receipts.Config) { c.Resend.Max = 0 },
 		"resend.timeout":   func(c *receipts.Config) { c.Resend.Timeout = 0 },
 	} {

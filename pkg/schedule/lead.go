@@ -209,6 +209,6 @@ func (l *leader) count(job string, st State, n float64) {
 		outcome = "retry"
 	}
 	if n > 0 {
-		l.met.runs.With(prometheus.Labels{"job": job, "outcome": outcome}).Add(n)
+		l.met.runs.With(prometheus.Labels{"name": job, "outcome": outcome}).Add(n)
 	}
 }

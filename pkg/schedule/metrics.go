@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// The label is called name: Prometheus itself puts job on everything it scrapes.
 type metrics struct {
 	runs    *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -17,9 +18,9 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidegate_job_runs_total",
-			Help: "What became of slots and runs by hand, told by the node that led: done, failed (given up), retry (an attempt failed), missed, interrupted."}, []string{"job", "outcome"}),
+			Help: "What became of slots and runs by hand, told by the node that led: done, failed (given up), retry (an attempt failed), missed, interrupted."}, []string{"name", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tidegate_job_run_seconds",
-			Help: "How long attempts took.", Buckets: []float64{0.1, 1, 10, 60, 600, 3600}}, []string{"job"}),
+			Help: "How long attempts took.", Buckets: []float64{0.1, 1, 10, 60, 600, 3600}}, []string{"name"}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidegate_job_leading", Help: "1 on the node that begins the jobs, else 0."}),
 		skew: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidegate_job_clock_skew_seconds",
 			Help: "This node's clock minus the database's, by which jobs go."}),
@@ -43,8 +44,8 @@ type ages struct {
 
 func newAges(s *Scheduler) ages {
 	return ages{s,
-		prometheus.NewDesc("tidegate_job_last_success_age_seconds", "Time since the job last succeeded; -1 if it never has.", []string{"job"}, nil),
-		prometheus.NewDesc("tidegate_job_overdue_seconds", "Time since the first slot behind the newest that succeeded; 0 if no slot has passed since.", []string{"job"}, nil),
+		prometheus.NewDesc("tidegate_job_last_success_age_seconds", "Time since the job last succeeded; -1 if it never has.", []string{"name"}, nil),
+		prometheus.NewDesc("tidegate_job_overdue_seconds", "Time since the first slot behind the newest that succeeded; 0 if no slot has passed since.", []string{"name"}, nil),
 	}
 }
 

@@ -76,10 +76,15 @@ func TestAJobThatFailsIsTriedAgainWithinBounds(t *testing.T) {
 		w.leader(n)
 		w.clock.step(10 * time.Minute)
 		attempts := func(n int) func() bool {
-			return func() bool { h := w.history("bad"); return len(h) == 1 && h[0].Attempt == n && h[0].State != schedule.Running }
+			return func() bool {
+				h := w.history("bad")
+				return len(h) == 1 && h[0].Attempt == n && h[0].State != schedule.Running
+			}
 		}
 		w.eventually("first", attempts(1))
-		w.eventually("others", func() bool { return w.states("sour")[schedule.Failed] == 1 && len(w.history("wild")) == 1 && w.history("wild")[0].Error != "" })
+		w.eventually("others", func() bool {
+			return w.states("sour")[schedule.Failed] == 1 && len(w.history("wild")) == 1 && w.history("wild")[0].Error != ""
+		})
 		require.Equal(w, at(12, 11), w.history("bad")[0].Due, "a minute later")
 		require.Contains(w, w.history("wild")[0].Error, "panic: wild")
 		w.clock.step(time.Minute)

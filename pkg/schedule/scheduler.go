@@ -105,7 +105,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer all.Wait()
 	all.Go(func() { s.watch(ctx) })
 	for ctx.Err() == nil {
-		err := lease.Run(ctx, s.o.Redis, "jobs:"+s.o.Team, s.o.Lease, s.lead)
+		err := lease.Run(ctx, s.o.Redis, leaseName(s.o.Team), s.o.Lease, s.lead)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("this node stops leading the scheduled jobs; another one or it itself goes on", zap.Error(err))
 		}

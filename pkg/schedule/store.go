@@ -32,21 +32,44 @@ type Store struct {
 	now func(context.Context) (time.Time, error)
 }
 
-// OpenStore makes the tables. now is the time that all nodes share; nil asks
-// the database.
-func OpenStore(ctx context.Context, db *sqldb.DB, now func(context.Context) (time.Time, error)) (*Store, error) {
+// room names this package's version table in the database.
+const room = "schedule"
+
+func migrationFiles() (fs.FS, error) {
 	fsys, err := fs.Sub(migrations, "migrations")
+	return fsys, fault.Wrap(fault.Internal, "open migrations of schedule", err)
+}
+
+// Migrate makes the tables. It asks first whether anything is to be done, so
+// that a user who may not make tables can start once somebody else has.
+func Migrate(ctx context.Context, db *sqldb.DB) error {
+	if n, err := Pending(ctx, db); err != nil || n == 0 {
+		return err
+	}
+	fsys, err := migrationFiles()
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, "open migrations of schedule", err)
+		return err
 	}
-	if err := db.Migrate(ctx, "schedule", fsys); err != nil {
-		return nil, err
+	return db.Migrate(ctx, room, fsys)
+}
+
+// Pending tells how many migrations are still to be applied. It changes nothing.
+func Pending(ctx context.Context, db *sqldb.DB) (int, error) {
+	fsys, err := migrationFiles()
+	if err != nil {
+		return 0, err
 	}
+	return db.Pending(ctx, room, fsys)
+}
+
+// NewStore opens the schedule; Migrate has made the tables. now is the time that
+// all nodes share; nil asks the database.
+func NewStore(db *sqldb.DB, now func(context.Context) (time.Time, error)) *Store {
 	s := &Store{db: db, now: now}
 	if now == nil {
 		s.now = s.clock
 	}
-	return s, nil
+	return s
 }
 
 // clock is the database's. Two nodes never agree on the time; this they do.

@@ -79,6 +79,7 @@ func newWorld(t *testing.T, cfg sqldb.Config) *world {
 		w.redis = s.Addr()
 	}
 	w.db = w.openDB()
+	require.NoError(t, schedule.Migrate(t.Context(), w.db))
 	t.Cleanup(func() { require.NoError(t, w.db.Close()) })
 	_, err := w.db.Exec(t.Context(), "CREATE TABLE effects (job TEXT NOT NULL, slot BIGINT NOT NULL, node TEXT NOT NULL, fence BIGINT NOT NULL)")
 	require.NoError(t, err)
@@ -92,9 +93,7 @@ func (w *world) openDB() *sqldb.DB {
 }
 
 func (w *world) store(db *sqldb.DB) *schedule.Store {
-	s, err := schedule.OpenStore(context.Background(), db, w.clock.shared)
-	require.NoError(w, err)
-	return s
+	return schedule.NewStore(db, w.clock.shared)
 }
 
 // node is one process of the cluster.
@@ -214,7 +213,9 @@ func (w *world) eventually(what string, ok func() bool) {
 func (w *world) leader(nodes ...*node) (n *node) {
 	w.Helper()
 	w.eventually("one of the nodes leads", func() bool {
-		i := slices.IndexFunc(nodes, func(n *node) bool { return n.metric(w, "tidegate_job_leading") == 1 && n.metric(w, "tidegate_job_rounds_total") > 0 })
+		i := slices.IndexFunc(nodes, func(n *node) bool {
+			return n.metric(w, "tidegate_job_leading") == 1 && n.metric(w, "tidegate_job_rounds_total") > 0
+		})
 		if i >= 0 {
 			n = nodes[i]
 		}
