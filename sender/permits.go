@@ -8,7 +8,8 @@ import "tidegate/pkg/ratelimit"
 //
 // Over the cluster a road that WeChat calls too fast is slowed for all: of nodes
 // with one version of a limit the lowest holds, and WeChat counts the account and
-// not our nodes. It gets its rate back when the node that was refused recovers it,
+// not our nodes; one whose live settings lag speaks for the version that the others
+// hold. It gets its rate back when the node that was refused recovers it,
 // or is gone.
 type Permits func(name string, l ratelimit.Limit) ratelimit.Permits
 

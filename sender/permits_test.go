@@ -17,39 +17,11 @@ import (
 // A road that WeChat calls too fast is slowed on all senders, and all get the
 // rate back together.
 func TestASlowedRoadIsSlowedOverTheCluster(t *testing.T) {
-	s, err := redismem.Start("")
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	cfg := redis.DefaultConfig()
-	cfg.Addrs = []string{s.Addr()}
-	l := ratelimit.Limit{Rate: 160, Burst: 16, Concurrency: 8}
-	var nodes []*road
-	for range 2 { // two processes, each with a client of its own
-		c, err := redis.Open(cfg, nil)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, c.Close()) })
-		cl, err := ratelimit.NewCluster(ratelimit.DefaultConfig(), c, nil, nil)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, cl.Close(context.Background())) })
-		permits := Permits(func(name string, l ratelimit.Limit) ratelimit.Permits { return cl.Permits(name, l) })
-		nodes = append(nodes, newRoad("shop", wechat.APITemplateSend, l, &brake{}, 0, permits, zap.NewNop()))
-	}
-	rates := func(want float64) {
-		t.Helper()
-		for i, r := range nodes {
-			require.Eventually(t, func() bool { return r.pace.(*ratelimit.Shared).Limit().Rate == want }, 20*time.Second, time.Millisecond, "node %d: %v a second", i, want)
-		}
-	}
-	refused := func(r *road, now time.Time) {
-		t.Helper()
-		tk, wait := r.enter(now)
-		require.Zero(t, wait)
-		r.learn(tk, answer{class: tooFast, code: 45011}, "", now)
-	}
+	nodes, rates := twoSenders(t)
 	rates(160)
-	refused(nodes[0], day)
+	refused(t, nodes[0], day)
 	rates(80)
-	refused(nodes[1], day) // the same moment, seen by another node: it is one slowing
+	refused(t, nodes[1], day) // the same moment, seen by another node: it is one slowing
 	rates(80)
 	require.Equal(t, 0.5, nodes[1].share())
 
@@ -62,7 +34,7 @@ func TestASlowedRoadIsSlowedOverTheCluster(t *testing.T) {
 	rates(80)
 	nodes[1].places.Close() // it is gone
 	nodes[1].pace.Close()
-	nodes = nodes[:1]
+	nodes[1] = nodes[0]
 	rates(160)
 
 	leave, err := nodes[0].places.Acquire(t.Context(), 0)
@@ -71,4 +43,63 @@ func TestASlowedRoadIsSlowedOverTheCluster(t *testing.T) {
 	release, err := nodes[0].pace.Acquire(t.Context(), 0)
 	require.NoError(t, err)
 	release()
+}
+
+// A sender whose live settings lag slows the others all the same: permits go by
+// the highest version of a limit, and it speaks for that one.
+func TestASenderThatLagsSlowsTheCluster(t *testing.T) {
+	nodes, rates := twoSenders(t)
+	rates(160)
+	raised := ratelimit.Limit{Rate: 200, Burst: 20, Concurrency: 8}
+	nodes[0].setLimit(raised, 12, 0)
+	rates(200)
+	refused(t, nodes[1], day)
+	rates(100)
+	raised.Rate = 400
+	nodes[0].setLimit(raised, 13, 0) // a newer one puts the slowing aside for a moment
+	rates(400)
+	now := day
+	nodes[1].learn(ticket{}, answer{class: tooFast, code: 45011}, "", now.Add(slowAgain))
+	rates(100)
+	now = now.Add(slowAgain)
+	for range 8 {
+		now = now.Add(recoverEvery)
+		nodes[1].recover(now)
+	}
+	require.Equal(t, 1.0, nodes[1].share())
+	rates(400)
+}
+
+func refused(t *testing.T, r *road, now time.Time) {
+	t.Helper()
+	tk, wait := r.enter(now)
+	require.Zero(t, wait)
+	r.learn(tk, answer{class: tooFast, code: 45011}, "", now)
+}
+
+// twoSenders are the roads of two processes over one Redis, and what waits until
+// both know of a rate.
+func twoSenders(t *testing.T) (nodes []*road, rates func(want float64)) {
+	s, err := redismem.Start("")
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	cfg := redis.DefaultConfig()
+	cfg.Addrs = []string{s.Addr()}
+	l := ratelimit.Limit{Rate: 160, Burst: 16, Concurrency: 8}
+	for range 2 { // two processes, each with a client of its own
+		c, err := redis.Open(cfg, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		cl, err := ratelimit.NewCluster(ratelimit.DefaultConfig(), c, nil, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, cl.Close(context.Background())) })
+		permits := Permits(func(name string, l ratelimit.Limit) ratelimit.Permits { return cl.Permits(name, l) })
+		nodes = append(nodes, newRoad("shop", wechat.APITemplateSend, l, &brake{}, 0, permits, zap.NewNop()))
+	}
+	return nodes, func(want float64) {
+		t.Helper()
+		for i, r := range nodes {
+			require.Eventually(t, func() bool { return r.pace.(*ratelimit.Shared).Limit().Rate == want }, 20*time.Second, time.Millisecond, "node %d: %v a second", i, want)
+		}
+	}
 }

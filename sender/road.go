@@ -55,6 +55,7 @@ type road struct {
 	mu        sync.Mutex
 	limit     ratelimit.Limit
 	version   int64     // of the live settings that the limit is from
+	told      told      // a newer one that other senders have, while this one slows them
 	risen     time.Time // when a raised rate is reached
 	factor    float64
 	slowedAt  time.Time
@@ -79,20 +80,47 @@ func newRoad(account string, api wechat.API, l ratelimit.Limit, whole *brake, qu
 	}
 }
 
+// told is a limit that permits told of before the live settings did.
+type told struct {
+	limit   ratelimit.Limit
+	version int64
+}
+
 // setLimit changes the cap, from a version of the live settings; a raised rate is
 // reached after slow. A slowed road stays slowed in proportion.
 func (r *road) setLimit(l ratelimit.Limit, version int64, slow time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.limit, r.version, r.risen = l, version, time.Now().Add(slow)
+	if version >= r.told.version {
+		r.told = told{}
+	}
 	r.places.SetLimit(ratelimit.Limit{Concurrency: l.Concurrency}, ratelimit.Version(version))
 	r.applyRate()
 }
 
 // applyRate is called with mu held.
 func (r *road) applyRate() {
-	r.pace.SetLimit(ratelimit.Limit{Rate: r.limit.Rate * r.factor, Burst: max(1, int(float64(r.limit.Burst)*r.factor))},
-		ratelimit.Version(r.version), ratelimit.Ramp(time.Until(r.risen)))
+	l, version := r.newest()
+	r.pace.SetLimit(ratelimit.Limit{Rate: l.Rate * r.factor, Burst: max(1, int(float64(l.Burst)*r.factor))},
+		ratelimit.Version(version), ratelimit.Ramp(time.Until(r.risen)))
+}
+
+// newest is the limit to slow, and its version. Permits go by the highest version,
+// so a sender whose live settings lag would slow nobody: while it slows it speaks
+// for the version that the others hold. Called with mu held.
+func (r *road) newest() (ratelimit.Limit, int64) {
+	if p, shared := r.pace.(interface {
+		Held() (ratelimit.Limit, int64, bool)
+	}); shared && r.factor < 1 {
+		if l, v, ok := p.Held(); ok && l.Rate > 0 && v > max(r.version, r.told.version) {
+			r.told = told{l, v}
+		}
+	}
+	if r.told.version > r.version {
+		return r.told.limit, r.told.version
+	}
+	return r.limit, r.version
 }
 
 // ticket is a right to try, to be given back with done.

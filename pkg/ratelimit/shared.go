@@ -269,6 +269,15 @@ func (s *Shared) Paused() bool {
 	return s.share == nil && (!s.heard || s.failing != 0 || s.now() < s.restTo)
 }
 
+// Held is the limit that all nodes together hold to and its version, as Redis told
+// it last; ok is false before that. The version is above that of SetLimit where
+// another node has heard of a newer one first.
+func (s *Shared) Held() (l Limit, version int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit, s.version, s.heard
+}
+
 // Limit is the limit in force, as far as this node knows.
 func (s *Shared) Limit() Limit {
 	s.mu.Lock()
