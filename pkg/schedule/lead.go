@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -112,6 +113,10 @@ func (l *leader) round(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	l.met.skew.Set(l.o.Now().Sub(now).Seconds())
+	// Most rounds write nothing, and would not find out by that.
+	if h, err := headOf(ctx, l.s.db, l.team); err != nil || h.fence != l.fence {
+		return 0, cmp.Or(err, overtaken("leader of "+l.team))
+	}
 	next := l.o.Poll
 	for _, j := range l.jobs {
 		wait, err := l.tend(ctx, j, now)

@@ -52,9 +52,17 @@ func (t term) plan(ctx context.Context, j Job, now time.Time) (planned, error) {
 	return p, err
 }
 
+// meet writes down that a job is known, from when on its slots count. Every node
+// does it, so that a job which nobody has ever led is overdue like any other.
+func (s *Store) meet(ctx context.Context, j Job, now time.Time) error {
+	_, err := s.db.Exec(ctx, "INSERT INTO job_plan (job, spec, planned, first_seen, done_slot, done_at) VALUES ($1, $2, $3, $3, 0, 0) ON CONFLICT (job) DO NOTHING",
+		j.Name, j.Spec.named(), now.UnixMilli())
+	return err
+}
+
 // planOf gives the slot up to which a job is planned.
 func planOf(ctx context.Context, tx *sqldb.Tx, j Job, now time.Time) (time.Time, error) {
-	spec := j.Spec.String() + " in " + j.Spec.Zone()
+	spec := j.Spec.named()
 	var was string
 	var until int64
 	err := tx.QueryRow(ctx, "SELECT spec, planned FROM job_plan WHERE job = $1", j.Name).Scan(&was, &until)

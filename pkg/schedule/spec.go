@@ -73,6 +73,9 @@ func (s Spec) String() string { return s.text }
 // Zone names the time zone.
 func (s Spec) Zone() string { return s.zone }
 
+// named tells specifications apart.
+func (s Spec) named() string { return s.text + " in " + s.zone }
+
 // In shows a time in the zone.
 func (s Spec) In(t time.Time) time.Time { return t.In(s.loc) }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"tidegate/pkg/lease"
 )
 
 // seen is what this node knows of the jobs' successes. Between two looks time
@@ -36,10 +38,16 @@ func (s *seen) get(job string) (p progress, now time.Time, known bool) {
 // nothing tells as well that nobody does.
 func (s *Scheduler) watch(ctx context.Context) {
 	every := max(seeEvery*s.o.Poll/pollEvery, s.o.Poll)
+	var met, away bool
 	for {
-		if err := s.see(ctx); err != nil && ctx.Err() == nil {
+		if err := s.see(ctx, &met); err != nil && ctx.Err() == nil {
 			s.log.Debug("the jobs' successes could not be read", zap.Error(err))
 		}
+		_, _, err := lease.Current(ctx, s.o.Redis, leaseName(s.o.Team))
+		if err != nil && !away && ctx.Err() == nil {
+			s.log.Warn("Redis does not answer, so no node can lead: no scheduled job begins until it does", zap.Error(err))
+		}
+		away = err != nil
 		for _, j := range s.jobs {
 			if p, now, known := s.seen.get(j.Name); known && s.o.Overdue != nil {
 				s.o.Overdue(j.Name, p.overdue(j.Spec, now), p.trouble)
@@ -51,7 +59,7 @@ func (s *Scheduler) watch(ctx context.Context) {
 	}
 }
 
-func (s *Scheduler) see(ctx context.Context) error {
+func (s *Scheduler) see(ctx context.Context, met *bool) error {
 	ctx, cancel := context.WithTimeout(ctx, seeEvery)
 	defer cancel()
 	now, err := s.o.Store.now(ctx)
@@ -61,11 +69,17 @@ func (s *Scheduler) see(ctx context.Context) error {
 	skew := s.o.Now().Sub(now)
 	s.met.skew.Set(skew.Seconds())
 	for _, j := range s.jobs {
+		if !*met {
+			if err := s.o.Store.meet(ctx, j, now); err != nil {
+				return err
+			}
+		}
 		p, err := s.o.Store.progress(ctx, j.Name)
 		if err != nil {
 			return err
 		}
 		s.seen.put(j.Name, p, skew)
 	}
+	*met = true
 	return nil
 }

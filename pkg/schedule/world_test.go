@@ -34,7 +34,7 @@ type world struct {
 	redis  string
 	prefix string
 	clock  clock
-	jobs   []schedule.Job
+	traps  chan *trap
 }
 
 // clock is moved by hand.
@@ -70,7 +70,7 @@ func each(t *testing.T, fn func(w *world)) {
 }
 
 func newWorld(t *testing.T, cfg sqldb.Config) *world {
-	w := &world{T: t, cfg: cfg, prefix: "test:jobs:" + rand.Text(), redis: os.Getenv("TIDEGATE_TEST_REDIS")}
+	w := &world{T: t, traps: make(chan *trap, 1), cfg: cfg, prefix: "test:jobs:" + rand.Text(), redis: os.Getenv("TIDEGATE_TEST_REDIS")}
 	w.clock.now = noon
 	if w.redis == "" {
 		s, err := redismem.Start("")
@@ -96,6 +96,47 @@ func (w *world) store(db *sqldb.DB) *schedule.Store {
 	return schedule.NewStore(db, w.clock.shared)
 }
 
+// trap catches one run in the middle of a job, so that something can be done to
+// its node.
+type trap struct {
+	job  string
+	in   chan *schedule.Run
+	open chan struct{}
+}
+
+func (w *world) set(job string) *trap {
+	tr := &trap{job: job, in: make(chan *schedule.Run, 1), open: make(chan struct{})}
+	w.traps <- tr
+	return tr
+}
+
+// caught waits for the run.
+func (w *world) caught(tr *trap) *schedule.Run {
+	w.Helper()
+	select {
+	case r := <-tr.in:
+		return r
+	case <-time.After(patience):
+		require.Fail(w, "no run went into the trap")
+		return nil
+	}
+}
+
+// pass stands where a job may be caught. It does not end when ctx does: a
+// process that stands still does not hear of that either.
+func (w *world) pass(r *schedule.Run) {
+	select {
+	case tr := <-w.traps:
+		if tr.job != r.Job {
+			w.traps <- tr
+			return
+		}
+		tr.in <- r
+		<-tr.open
+	default:
+	}
+}
+
 // node is one process of the cluster.
 type node struct {
 	*schedule.Scheduler
@@ -113,7 +154,7 @@ type job struct {
 	do func(ctx context.Context, node string, r *schedule.Run) error
 }
 
-const leaseLife = 300 * time.Millisecond
+const leaseLife = 150 * time.Millisecond
 
 func (w *world) start(name string, skew time.Duration, jobs ...job) *node {
 	w.Helper()
@@ -122,7 +163,7 @@ func (w *world) start(name string, skew time.Duration, jobs ...job) *node {
 	n.wires, err = redismem.StartProxy(w.redis)
 	require.NoError(w, err)
 	rc := redis.DefaultConfig()
-	rc.Addrs, rc.Prefix, rc.Timeout = []string{n.wires.Addr()}, w.prefix, time.Second
+	rc.Addrs, rc.Prefix, rc.Timeout = []string{n.wires.Addr()}, w.prefix, 200*time.Millisecond
 	client, err := redis.Open(rc, zap.NewNop())
 	require.NoError(w, err)
 	o := schedule.Options{Config: schedule.DefaultConfig(), Team: "test", Node: name, Store: w.store(n.db), Redis: client, Registry: n.reg,
