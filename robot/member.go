@@ -55,6 +55,7 @@ func (r *Robot) setMembers(accounts []Account) (gone []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := make(map[string]*member, len(accounts))
+	var fresh []*member // with permits of their own, which nobody else gives up
 	for _, a := range accounts {
 		if old := r.members[a.Name]; old != nil && old.workers >= r.workersFor(a) {
 			next[a.Name] = old
@@ -62,7 +63,13 @@ func (r *Robot) setMembers(accounts []Account) (gone []string, err error) {
 		}
 		m, err := r.member(a, r.members[a.Name])
 		if err != nil {
+			for _, f := range fresh {
+				f.limiter.Close()
+			}
 			return nil, err
+		}
+		if r.members[a.Name] == nil {
+			fresh = append(fresh, m)
 		}
 		next[a.Name] = m
 	}
@@ -119,6 +126,9 @@ func (r *Robot) member(a Account, old *member) (*member, error) {
 		OnResume: func() { r.recovered(m) },
 	}, m.log, r.d.Registry)
 	if err != nil {
+		if old == nil {
+			m.limiter.Close()
+		}
 		return nil, fmt.Errorf("account %s: %w", a.Name, err)
 	}
 	m.group = g

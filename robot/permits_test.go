@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
+	"tidegate/pkg/wire"
 	"tidegate/robot/engine"
 )
 
@@ -54,6 +56,39 @@ func TestPermitsAreGivenUpWithTheirAccount(t *testing.T) {
 	require.Equal(t, 1, all["robot.shop"].closed, "it never ran")
 	require.IsType(t, &ratelimit.Limiter{}, (&Deps{}).permits("x", l))
 }
+
+// Accounts that cannot all be taken leave nothing behind: no permits of those that
+// could be, and none of the one that could not; those that were there stay.
+func TestAccountsThatAreNotTakenGiveTheirPermitsUp(t *testing.T) {
+	all := maker{}
+	var r *Robot
+	fine, brokers := DefaultConfig().SessionTimeout, kafka.DefaultConfig()
+	brokers.Brokers = []string{"127.0.0.1:1"}
+	r, err := New(DefaultConfig(), []Account{{Name: "old"}}, Deps{Kafka: brokers, Rules: noRules{}, Permits: func(name string, l ratelimit.Limit) ratelimit.Permits {
+		if name == "robot.bad" {
+			r.cfg.SessionTimeout = 1 // no consumer group takes it
+		}
+		return all.make(name, l)
+	}})
+	require.NoError(t, err)
+	err = r.SetAccounts([]Account{{Name: "old"}, {Name: "good"}, {Name: "bad"}})
+	require.ErrorContains(t, err, "account bad")
+	require.Equal(t, 1, all["robot.good"].closed)
+	require.Equal(t, 1, all["robot.bad"].closed)
+	require.Zero(t, all["robot.old"].closed)
+
+	r.cfg.SessionTimeout = fine
+	require.NoError(t, r.SetAccounts([]Account{{Name: "old"}, {Name: "good"}}))
+	require.Zero(t, all["robot.good"].closed, "a second time it has new ones")
+}
+
+// noRules know no answer.
+type noRules struct{}
+
+func (noRules) Terms(*wire.Callback) engine.Terms              { return engine.Terms{} }
+func (noRules) Decide(*wire.Callback) (engine.Decision, error) { return engine.Decision{}, nil }
+func (noRules) Fallback() string                               { return "" }
+func (noRules) Backends() []string                             { return nil }
 
 // Permits that rest say nothing about overload: nobody is refused for it, and the
 // measurement begins when they come again.

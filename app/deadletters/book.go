@@ -85,7 +85,14 @@ type List struct {
 func (b Book) List(ctx context.Context, f Filter, limit int) (List, error) {
 	var out List
 	counts := map[Count]int{}
+	seen := map[string]bool{}
 	known, strange, err := b.scan(ctx, f, func(l *Letter) error {
+		if seen[l.name] { // written twice, by a room that died in between
+			return nil
+		}
+		if len(seen) < maxNames { // beyond that a letter may be counted twice
+			seen[l.name] = true
+		}
 		out.Total++
 		k := Count{Account: l.Account, Room: l.Room, Reason: l.Reason}
 		if _, there := counts[k]; !there && len(counts) >= maxCounts {
