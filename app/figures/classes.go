@@ -36,7 +36,7 @@ type classesScene struct {
 
 func (s *stage) classesScene() classesScene {
 	sc := classesScene{
-		ordinary: []int{75, 100, 125, 150, 200, 250, 300, 400, 500, 600, 700}, guarded: []int{250, 500, 1000, 1500, 1750, 2000, 2250, 2500, 2750},
+		ordinary: []int{75, 100, 125, 150, 200, 250, 300, 400, 500, 600, 700}, guarded: []int{250, 500, 1000, 1500, 1750, 2000, 2250, 2500, 2750, 3000, 3500, 4000, 4500},
 		classes:   []time.Duration{100 * time.Millisecond, time.Second, 2500 * time.Millisecond},
 		resources: 100, pace: 60 * time.Millisecond, bearable: 12, threshold: 150, ttl: 2 * time.Second, think: 500 * time.Millisecond, looks: 19,
 		span: 5 * s.span, ratio: 3,

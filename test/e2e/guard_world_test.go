@@ -47,8 +47,8 @@ func newGuardWorld(t *testing.T) *guardWorld {
 	w := &guardWorld{t: t, herd: herd.New(t), system: newSlowSystem(t)}
 	w.redis = w.herd.Redis("../..")
 	door := &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 4000, DisableCompression: true}
-	t.Cleanup(door.CloseIdleConnections)
 	w.web = &http.Client{Transport: door, Timeout: 30 * time.Second}
+	t.Cleanup(door.CloseIdleConnections)
 	return w
 }
 
@@ -106,10 +106,15 @@ func all(nodes []*guardNode, is func(guard.View) bool) bool {
 	return !slices.ContainsFunc(nodes, func(n *guardNode) bool { return !is(n.view()) })
 }
 
-func stop(nodes []*guardNode) {
+// stop ends processes side by side. A process waits for clients that hold a
+// connection, so the users let theirs go before.
+func (w *guardWorld) stop(nodes []*guardNode) {
+	w.web.CloseIdleConnections()
+	var wg sync.WaitGroup
 	for _, n := range nodes {
-		n.Terminate()
+		wg.Go(n.Terminate)
 	}
+	wg.Wait()
 }
 
 // gotten is what one user got for one request.
@@ -147,15 +152,21 @@ func (w *guardWorld) get(ctx context.Context, base, key string) gotten {
 // crowd lets users ask for resources at random for a while, with rests of about
 // the given length, each of them at one of the addresses.
 func (w *guardWorld) crowd(at []string, users int, span, rest time.Duration) []gotten {
-	begin := time.Now()
-	w.system.reset(begin.Add(span / 2))
+	w.system.reset(time.Now().Add(span / 2))
+	ctx, end := context.WithTimeout(context.Background(), span)
+	defer end()
+	return w.crowdUntil(ctx, at, users, rest)
+}
+
+// crowdUntil does so until ctx ends; what was asked before is waited for.
+func (w *guardWorld) crowdUntil(ctx context.Context, at []string, users int, rest time.Duration) []gotten {
 	each := make([][]gotten, users)
 	var wg sync.WaitGroup
 	for u := range users {
 		wg.Go(func() {
 			dice := rand.New(rand.NewPCG(uint64(u), 3))
-			for time.Since(begin) < span {
-				each[u] = append(each[u], w.get(context.Background(), at[u%len(at)], strconv.Itoa(dice.IntN(guardResources))))
+			for ctx.Err() == nil {
+				each[u] = append(each[u], w.get(context.WithoutCancel(ctx), at[u%len(at)], strconv.Itoa(dice.IntN(guardResources))))
 				<-time.After(time.Duration((0.5 + dice.Float64()) * float64(rest)))
 			}
 		})
