@@ -8,6 +8,7 @@ import (
 	"tidegate/pkg/config"
 	"tidegate/pkg/control"
 	"tidegate/pkg/crash"
+	"tidegate/pkg/credit"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
@@ -48,6 +49,8 @@ type Config struct {
 	Alarms alarm.Config `koanf:"alarms"`
 	// Permits says how caps are shared by all processes of a role.
 	Permits ratelimit.Config `koanf:"permits"`
+	// Credit has the windows in which WeChat takes customer-service messages.
+	Credit credit.Config `koanf:"credit"`
 	// Control is about limits that are changed while roles run.
 	Control control.Config `koanf:"control"`
 	// Jobs says how scheduled jobs are shared by the nodes of a role.
@@ -125,6 +128,7 @@ func DefaultConfig() Config {
 		WeChat:      WeChatConfig{BaseURLs: []string{"https://api.weixin.qq.com", "https://api2.weixin.qq.com"}, Timeout: 5 * time.Second},
 		Alarms:      alarm.DefaultConfig(),
 		Permits:     ratelimit.DefaultConfig(),
+		Credit:      credit.DefaultConfig(),
 		Control:     control.DefaultConfig(),
 		Jobs:        schedule.DefaultConfig(),
 		StopTimeout: 15 * time.Second,

@@ -12,6 +12,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/control"
+	"tidegate/pkg/credit"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
@@ -36,6 +37,7 @@ type engines struct {
 	admin    *kafka.Admin
 	panel    *control.Panel
 	permits  *ratelimit.Cluster
+	credits  *credit.Ledger
 	rules    *rulesView
 }
 

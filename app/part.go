@@ -206,8 +206,12 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	credits, err := e.Credits()
+	if err != nil {
+		return nil, err
+	}
 	d := robot.Deps{
-		Knobs: live.Knobs(), Permits: permits,
+		Knobs: live.Knobs(), Permits: permits, Credits: credits,
 		Kafka: e.cfg.Kafka, Topics: e.cfg.Topics.Names(), Publisher: producer, Redis: r, Rules: rules,
 		Log: e.log.Named("robot"), Hasher: e.hasher, Registry: e.reg, Alarms: e.Alarms(), Node: e.node,
 	}
@@ -228,8 +232,12 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	services := []run.Service{room}
+	if credits != nil {
+		services = append(services, credits)
+	}
 	return live.into(&part{
-		role: RoleRobot, services: []run.Service{room}, stats: room.Stats, ops: robotOps(room), personal: room.PersonalOps(), handler: public,
+		role: RoleRobot, services: services, stats: room.Stats, ops: robotOps(room), personal: room.PersonalOps(), handler: public,
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
 		rules: func(r *engine.Rules) {
@@ -290,6 +298,10 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	credits, err := e.Credits()
+	if err != nil {
+		return nil, err
+	}
 	calls, err := wechat.NewClient(nil, wechat.Options{BaseURLs: e.cfg.WeChat.BaseURLs, Timeout: e.cfg.WeChat.Timeout})
 	if err != nil {
 		return nil, err
@@ -303,7 +315,7 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	room, err := sender.New(ctx, cfg, sender.Deps{
 		Kafka: e.cfg.Kafka, Publisher: producer, Redis: r, DB: db, WeChat: calls, Keys: api.NewKeys(api.NewBook(db, nil)),
 		IDs: idgen.NewGenerator(numbers, nil), Topics: e.cfg.Topics.Names(), Log: e.log, Reg: e.reg, Alarms: e.Alarms(),
-		Knobs: live.Knobs(), Permits: permits,
+		Knobs: live.Knobs(), Permits: permits, Credits: credits,
 	})
 	if err != nil {
 		return nil, err

@@ -227,5 +227,5 @@ func keysOf(t *testing.T, name string) []string {
 
 // isMap tells keys whose value is a mapping with keys of the user's own.
 func isMap(key string) bool {
-	return slices.Contains([]string{"robot.backends[].headers", "alarms.webhooks[].headers", "limits.daily", "limits.per_minute"}, key)
+	return slices.Contains([]string{"robot.backends[].headers", "alarms.webhooks[].headers", "limits.daily", "limits.per_minute", "credit.events"}, key)
 }

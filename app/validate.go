@@ -26,6 +26,7 @@ func (c Config) Validate(role Role) error {
 		c.Alarms.Validate(),
 		c.Control.Validate(),
 		c.Permits.Validate(),
+		c.Credit.Validate(),
 		c.Jobs.Validate(),
 		c.validateAccounts(role),
 		c.validateListeners(role),

@@ -53,6 +53,7 @@ func (r *Robot) read(rec kafka.Record) (*wire.Callback, error) {
 	case len(c.IdentityHash) != 2*len(idgen.Hash{}):
 		return nil, errors.New("the letter's identity_hash is no SHA-256")
 	}
+	r.note(c)
 	return c, nil
 }
 

@@ -97,7 +97,7 @@ type Erasure struct {
 var keptElsewhere = []string{
 	"records of callbacks, replies and receipts in Kafka: they end with topics.retention",
 	"rows of messages and callbacks in the receipts database: they end with its retention",
-	"what the sender holds, its intents and credits: they end within days",
+	"what the sender holds, its intents: they end within days",
 	"marks in Redis that name no person's content: they end within ten minutes",
 	"counts of limits that the present rules do not have: they end within two periods of the limit and ten minutes",
 	"the binding itself, which is the back end's: unbind the follower",
@@ -161,6 +161,10 @@ func (r *Robot) Erase(ctx context.Context, account, openid string) (Erasure, err
 	}
 	if len(r.guards) > 0 {
 		done("back ends' personal answers", r.erasePersonal(ctx, person(account, openid)))
+	}
+	if r.d.Credits != nil {
+		_, err := r.d.Credits.Erase(ctx, account, openid)
+		done("reply credits", err)
 	}
 	if r.bindings != nil {
 		done("what is known of the binding", r.bindings.Forget(ctx, account, openid))

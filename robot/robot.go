@@ -13,6 +13,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/control"
+	"tidegate/pkg/credit"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
@@ -64,6 +65,7 @@ type Deps struct {
 	// Permits makes the caps of accounts and back ends; nil: this process alone
 	// holds to them.
 	Permits func(name string, l ratelimit.Limit) ratelimit.Permits
+	Credits *credit.Ledger   // nil: nobody counts what WeChat takes
 	Knobs   *control.Knobs   // nil: the caps are the configuration's
 	Node    string           // names this process in alarms
 	Now     func() time.Time // nil is the real clock; it stamps letters only

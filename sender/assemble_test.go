@@ -14,6 +14,7 @@ import (
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
 	"tidegate/pkg/control"
+	"tidegate/pkg/credit"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/ratelimit"
@@ -40,6 +41,7 @@ type setup struct {
 	now       func() time.Time
 	alarms    *alarm.Board
 	knobs     *control.Knobs
+	credits   *credit.Ledger
 }
 
 func defaults(p sender.Publisher) setup {
@@ -111,7 +113,7 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 	r = &room{log: logs, reg: prometheus.NewRegistry(), keys: api.NewBook(db, nil)}
 	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
 		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
-		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs,
+		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs, Credits: s.credits,
 	})
 	if err != nil {
 		return nil, nil, nil, err

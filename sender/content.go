@@ -7,6 +7,24 @@ import (
 	"tidegate/pkg/wire"
 )
 
+// customMessages says a reply's content in WeChat's words: one message, or several
+// for a text that is too long for one.
+func customMessages(openID string, c wire.Content) ([]wechat.CustomMessage, error) {
+	if c.Type != "text" || len(c.Text) <= maxPart {
+		m, err := customMessage(openID, c)
+		return []wechat.CustomMessage{m}, err
+	}
+	texts, ok := split(c.Text)
+	if !ok {
+		return nil, fmt.Errorf("text of %d bytes: WeChat takes %d at once, and at most %d messages are made of one reply", len(c.Text), maxPart, maxParts)
+	}
+	out := make([]wechat.CustomMessage, len(texts))
+	for i, text := range texts {
+		out[i] = wechat.CustomMessage{ToUser: openID, Text: &wechat.CustomText{Content: text}}
+	}
+	return out, nil
+}
+
 // customMessage says a reply's content in WeChat's words. An unknown type is
 // an error: the letter was written by a newer release and is parked.
 func customMessage(openID string, c wire.Content) (wechat.CustomMessage, error) {

@@ -41,6 +41,7 @@ func (s *Sender) handle(ctx context.Context, st *station, lane string, rec kafka
 		if err != nil {
 			return err
 		}
+		s.release(ctx, g)
 		g.ending = e
 	}
 	return s.settle(ctx, p, g, g.ending, rec)
@@ -100,6 +101,15 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 	if a, refused := r.refusedTemplate(p.template, s.now()); refused && p.push() {
 		return with(end(p, g, wire.Rejected, "WeChat refuses the template", s.now()), a), 0, nil
 	}
+	if e := s.afford(ctx, p, g); e != nil {
+		return e, 0, nil
+	}
+	asked := false
+	defer func() {
+		if !asked {
+			s.release(ctx, g)
+		}
+	}()
 	if e, err := s.begin(hard, p, g); e != nil || err != nil {
 		return e, 0, err
 	}
@@ -107,6 +117,8 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 		return e, 0, err
 	}
 	a := s.request(ctx, p, g, tok.Value)
+	asked = true
+	s.spend(ctx, p, g, a)
 	e, wait := decide(p, g, a, s.cfg.Retry, s.now())
 	if a.class == badToken && e == nil {
 		if _, err := s.tokens.Rejected(ctx, p.account, tok); err != nil {
@@ -163,7 +175,11 @@ func (s *Sender) permit(ctx context.Context, r *road, p *parcel, g *progress) (*
 	}
 	release()
 	s.met.waited(p, time.Since(since))
-	if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
+	now := s.now()
+	if e := stale(p, g, s.cfg.Retry, now); e != nil {
+		return e, nil
+	}
+	if e := s.lapsed(p, g, now); e != nil {
 		return e, nil
 	}
 	return nil, kafka.Owned(ctx) // also behind a freeze that nobody has noticed yet
@@ -176,7 +192,7 @@ func (s *Sender) request(ctx context.Context, p *parcel, g *progress, token stri
 	in := s.met.inFlight.WithLabelValues(p.account, string(p.api))
 	in.Inc()
 	start := time.Now()
-	a := classify(p.send(context.WithoutCancel(ctx), s.wechat, token))
+	a := classify(p.send(context.WithoutCancel(ctx), s.wechat, token, g.part))
 	in.Dec()
 	s.met.request(p, g, a, time.Since(start), s.now())
 	return a

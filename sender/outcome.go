@@ -2,10 +2,12 @@ package sender
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
 
+	"tidegate/pkg/credit"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
@@ -108,7 +110,10 @@ type progress struct {
 	spent    int       // of them, those that count against MaxTries
 	unsure   int       // requests, here or before, that may have arrived
 	refused  int       // tokens refused since the last other answer
-	ending   *ending   // decided; its receipt is not durable yet
+	part     int       // of its messages, the one that goes next
+	ticket   credit.Ticket
+	reserved int     // messages that the ticket has paid for and that have not gone
+	ending   *ending // decided; its receipt is not durable yet
 }
 
 // ending is how a message ended.
@@ -142,6 +147,10 @@ func decide(p *parcel, g *progress, a answer, r Retry, now time.Time) (*ending, 
 	spentBefore := g.spent
 	switch a.class {
 	case sent:
+		if g.part+1 < p.parts {
+			g.part++
+			return nil, 0
+		}
 		e := end(p, g, wire.Accepted, "", now)
 		e.receipt.MsgID = a.msgID
 		return e, 0
@@ -200,6 +209,9 @@ func exhausted(p *parcel, g *progress, now time.Time) *ending {
 
 func end(p *parcel, g *progress, state wire.State, reason string, now time.Time) *ending {
 	r := p.receipt(state, now)
+	if g.part > 0 && state != wire.Accepted {
+		reason = fmt.Sprintf("only the first %d of %d messages went: %s", g.part, p.parts, reason)
+	}
 	r.Reason, r.Attempt = reason, g.requests
 	// A reply that may have arrived and went again may be there twice (G8).
 	r.PossibleDuplicate = !p.push() && g.unsure > 0 && state == wire.Accepted || !p.push() && g.unsure > 1

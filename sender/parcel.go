@@ -32,7 +32,8 @@ type parcel struct {
 	expires  time.Time // zero: never
 	born     time.Time // when the callback came or the push was accepted
 	base     wire.Receipt
-	send     func(ctx context.Context, w WeChat, token string) (wechat.SendResult, error)
+	parts    int // messages that it goes as: a long text is several
+	send     func(ctx context.Context, w WeChat, token string, part int) (wechat.SendResult, error)
 }
 
 // push reports whether a repeat is absorbed by WeChat, through client_msg_id.
@@ -104,16 +105,17 @@ func (p *parcel) fillReply(r *wire.Reply) error {
 	if at := time.UnixMilli(r.ExpiresAt); r.ExpiresAt > 0 && (p.expires.IsZero() || at.Before(p.expires)) {
 		p.expires = at
 	}
-	m, err := customMessage(r.OpenID, r.Content)
-	p.send = func(ctx context.Context, w WeChat, token string) (wechat.SendResult, error) {
-		return wechat.SendResult{}, w.CustomSend(ctx, token, m)
+	parts, err := customMessages(r.OpenID, r.Content)
+	p.parts = len(parts)
+	p.send = func(ctx context.Context, w WeChat, token string, part int) (wechat.SendResult, error) {
+		return wechat.SendResult{}, w.CustomSend(ctx, token, parts[part])
 	}
 	return err
 }
 
 func ofPush(m *wire.Push, lane string) *parcel {
 	p := &parcel{
-		key: intent.Key{ID: m.ID, IdentityHash: m.IdentityHash}, priority: first,
+		key: intent.Key{ID: m.ID, IdentityHash: m.IdentityHash}, priority: first, parts: 1,
 		account: m.Account, template: m.TemplateID, born: time.UnixMilli(m.AcceptedAt),
 		base: wire.Receipt{
 			Source: wire.FromSender, MessageKind: wire.KindPush, ID: m.ID, IdentityHash: m.IdentityHash,
@@ -138,13 +140,13 @@ func (p *parcel) fillPush(m *wire.Push, lane string) error {
 	case wire.PushTemplate:
 		p.api = wechat.APITemplateSend
 		msg := templateMessage(m)
-		p.send = func(ctx context.Context, w WeChat, token string) (wechat.SendResult, error) {
+		p.send = func(ctx context.Context, w WeChat, token string, _ int) (wechat.SendResult, error) {
 			return w.TemplateSend(ctx, token, msg)
 		}
 	case wire.PushSubscription:
 		p.api = wechat.APIBizSend
 		msg := subscriptionMessage(m)
-		p.send = func(ctx context.Context, w WeChat, token string) (wechat.SendResult, error) {
+		p.send = func(ctx context.Context, w WeChat, token string, _ int) (wechat.SendResult, error) {
 			return w.BizSend(ctx, token, msg)
 		}
 	default:

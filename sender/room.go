@@ -15,6 +15,7 @@ import (
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
 	"tidegate/pkg/control"
+	"tidegate/pkg/credit"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/redis"
@@ -51,6 +52,7 @@ type Deps struct {
 	Reg       prometheus.Registerer
 	Alarms    *alarm.Board     // nil tells nobody
 	Permits   Permits          // nil: the caps hold in this process alone
+	Credits   *credit.Ledger   // nil: WeChat alone knows what it takes
 	Knobs     *control.Knobs   // nil: the caps are the configuration's
 	Now       func() time.Time // nil: the real clock
 }
@@ -67,6 +69,7 @@ type Sender struct {
 	alarms  *alarm.Board
 	knobs   *control.Knobs
 	permits Permits
+	credits *credit.Ledger
 	met     *metrics
 	outbox  outbox
 	memory  *memory
@@ -104,7 +107,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	}
 	s := &Sender{
 		cfg: cfg, kafka: d.Kafka, wechat: d.WeChat, topics: d.Topics, log: log, reg: d.Reg, now: d.Now,
-		alarms: d.Alarms, knobs: d.Knobs, permits: d.Permits, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
+		alarms: d.Alarms, knobs: d.Knobs, permits: d.Permits, credits: d.Credits, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if s.intents, err = intent.Open(ctx, d.DB, intent.Options{Node: cfg.Node, Keep: cfg.KeepIntents, Now: d.Now}, d.Reg); err != nil {

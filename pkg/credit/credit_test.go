@@ -85,6 +85,7 @@ func TestMessagesOfAWindow(t *testing.T) {
 	require.Equal(t, credit.UsedUp, b.take(1, at).Verdict)
 	b.now = b.now.Add(time.Minute)
 	again := b.does(clicks)
+	require.Equal(t, at.Add(48*time.Hour).Truncate(time.Second), b.take(0, again).Till, "and lasts as long as the longer window")
 	require.Equal(t, credit.Granted, b.take(3, again).Verdict, "a menu raises what is left to three")
 	require.Equal(t, credit.UsedUp, b.take(1, again).Verdict)
 	b.now = at.Add(48 * time.Hour)

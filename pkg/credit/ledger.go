@@ -71,6 +71,7 @@ func key(account, openid string) string { return redis.Tag(account+"."+openid, "
 // Ticket is what was taken, for Back and Learn.
 type Ticket struct {
 	Verdict Verdict
+	Till    time.Time // when the window ends; zero if that is not known
 	account string
 	openid  string
 	at      string // the newest act then
@@ -89,10 +90,14 @@ func (l *Ledger) Take(ctx context.Context, account, openid string, n int, cause 
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	v, err := take.Run(ctx, l.redis, []string{key(account, openid)}, l.now().UnixMilli(), n, t.cause)
-	if said, ok := v.([]any); err == nil && ok && len(said) == 2 {
+	if said, ok := v.([]any); err == nil && ok && len(said) == 3 {
 		verdict, _ := said[0].(string)
 		t.Verdict = Verdict(verdict)
 		t.at, _ = said[1].(string)
+		till, _ := said[2].(string)
+		if ms, err := strconv.ParseInt(till, 10, 64); err == nil && ms > 0 {
+			t.Till = time.UnixMilli(ms)
+		}
 	}
 	l.verdicts.WithLabelValues(account, string(t.Verdict)).Inc()
 	return t

@@ -34,21 +34,21 @@ redis.call('PEXPIRE', KEYS[1], string.format('%.0f', till - received + tonumber(
 return 1`)
 
 // take takes messages. ARGV: now, how many, when the act that they answer was
-// received (ms). Result: {verdict, at}.
+// received (ms). Result: {verdict, at, till}; till is 0 where no end is known.
 var take = redis.NewScript(`
 local h = redis.call('HMGET', KEYS[1], 'at', 'left', 'till')
-if not h[1] then return {'unknown', '-1'} end
+if not h[1] then return {'unknown', '-1', '0'} end
 local now, n, cause = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if cause > tonumber(h[1]) then
   redis.call('HINCRBY', KEYS[1], 'debt', n)
-  return {'unknown', h[1]}
+  return {'unknown', h[1], '0'}
 end
-if now >= tonumber(h[3] or '0') then return {'closed', h[1]} end
+if now >= tonumber(h[3] or '0') then return {'closed', h[1], h[3] or '0'} end
 local left = tonumber(h[2] or '0')
-if left < 0 then return {'granted', h[1]} end
-if left < n then return {'used_up', h[1]} end
+if left < 0 then return {'granted', h[1], h[3]} end
+if left < n then return {'used_up', h[1], h[3]} end
 redis.call('HINCRBY', KEYS[1], 'left', -n)
-return {'granted', h[1]}`)
+return {'granted', h[1], h[3]}`)
 
 // back gives back what was not used. ARGV: at of the ticket, how many, verdict.
 var back = redis.NewScript(`
