@@ -221,15 +221,15 @@ func (r *Robot) settle(ctx context.Context, o *outcome) error {
 // it is durable, and only while the callback's partition is this robot's. It gives
 // the number of those that are durable; an error is about the next one.
 func (r *Robot) publish(ctx context.Context, letters []kafka.Record) (done int, err error) {
-	if err := kafka.Owned(ctx); err != nil {
-		return 0, fmt.Errorf("%w: %w", errNotBegun, err)
-	}
 	limit := r.cfg.PublishTimeout
 	if s, ok := r.d.Publisher.(sequencer); ok {
 		limit *= time.Duration(len(letters))
 		kafka.Alive(ctx, limit)
 		defer kafka.Alive(ctx, 0)
-		return s.PublishInTurn(ctx, letters, limit)
+		return s.PublishInTurn(ctx, letters, limit) // asks before each letter who owns the partition
+	}
+	if err := kafka.Owned(ctx); err != nil {
+		return 0, fmt.Errorf("%w: %w", errNotBegun, err)
 	}
 	kafka.Alive(ctx, limit)
 	defer kafka.Alive(ctx, 0)

@@ -112,6 +112,9 @@ func newPending() *pending { return &pending{m: map[place]*outcome{}} }
 func (p *pending) take(at place) *outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.m) == 0 { // as always but in trouble
+		return nil
+	}
 	o := p.m[at]
 	delete(p.m, at)
 	return o

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"tidegate/pkg/fault"
 	"tidegate/pkg/guard"
@@ -42,11 +45,15 @@ type Client struct {
 	name    string
 	cfg     Config
 	base    *url.URL
+	root    string // base as text, without a slash at its end
 	tls     *tls.Config
 	http    atomic.Pointer[connections]
 	limiter Limiter
 	retry   map[int]bool
 	m       *Metrics
+	waited  prometheus.Observer // those of the metrics that have no label but the name
+	seconds prometheus.Observer
+	running prometheus.Gauge
 	pause   func(ctx context.Context, d time.Duration) error
 }
 
@@ -80,7 +87,8 @@ func New(cfg Config, limiter Limiter, m *Metrics) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("back end %s: %w", name, err)
 	}
-	c := &Client{name: name, cfg: cfg, base: base, tls: tlsConfig, limiter: limiter, m: m, pause: sleep, retry: map[int]bool{}}
+	c := &Client{name: name, cfg: cfg, base: base, root: strings.TrimRight(base.String(), "/"), tls: tlsConfig, limiter: limiter, m: m, pause: sleep, retry: map[int]bool{}}
+	c.waited, c.seconds, c.running = m.waited.WithLabelValues(name), m.seconds.WithLabelValues(name), m.inFlight.WithLabelValues(name)
 	c.http.Store(c.wide(cfg.Concurrency))
 	for _, s := range cfg.RetryStatuses {
 		c.retry[s] = true
@@ -198,18 +206,17 @@ func (c *Client) once(ctx context.Context, r Request, read func([]byte) error) (
 		return nil, &failure{fault.New(fault.Limited, c.op(), "no permit in time: %w: %w", guard.ErrNotAsked, err), false}
 	}
 	defer release()
-	c.m.waited.WithLabelValues(c.name).Observe(time.Since(asked).Seconds())
-	c.m.inFlight.WithLabelValues(c.name).Inc()
-	defer c.m.inFlight.WithLabelValues(c.name).Dec()
-
 	began := time.Now()
+	c.waited.Observe(began.Sub(asked).Seconds())
+	c.running.Inc()
+	defer c.running.Dec()
 	body, err := c.try(ctx, r)
 	if err == nil {
 		if err = read(body); err != nil {
 			err = &failure{err, true}
 		}
 	}
-	c.m.seconds.WithLabelValues(c.name).Observe(time.Since(began).Seconds())
+	c.seconds.Observe(time.Since(began).Seconds())
 	c.m.tries.WithLabelValues(c.name, outcome(err)).Inc()
 	return body, err
 }
@@ -252,26 +259,30 @@ func (c *Client) try(ctx context.Context, r Request) ([]byte, error) {
 
 func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
 	path, query, _ := strings.Cut(r.Path, "?")
-	where := c.base.String()
-	if path != "" || !r.XML {
-		if !strings.HasPrefix(path, "/") {
-			return nil, fault.New(fault.Invalid, c.op(), "the path must begin with /")
-		}
-		where = strings.TrimRight(where, "/") + path
+	var u *url.URL
+	var err error
+	switch {
+	case path == "" && r.XML:
+		whole := *c.base
+		u = &whole
+	case !strings.HasPrefix(path, "/"):
+		return nil, fault.New(fault.Invalid, c.op(), "the path must begin with /")
+	default:
+		u, err = url.Parse(c.root + path)
 	}
-	u, err := url.Parse(where)
 	if err != nil || u.Host != c.base.Host || u.Scheme != c.base.Scheme || u.User != nil {
 		return nil, fault.New(fault.Invalid, c.op(), "the path does not fit behind base_url")
 	}
 	u.RawQuery, u.Fragment = query, ""
 	var body io.Reader
 	if r.Body != nil {
-		body = strings.NewReader(string(r.Body))
+		body = bytes.NewReader(r.Body)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), body)
+	req, err := http.NewRequestWithContext(ctx, r.Method, c.root, body)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, c.op(), "the request cannot be made")
 	}
+	req.URL = u
 	for name, value := range c.cfg.Headers {
 		req.Header.Set(name, value)
 	}
@@ -288,22 +299,27 @@ func (c *Client) headers(req *http.Request, r Request) {
 	if r.XML {
 		content, accept, agent = "text/xml", "*/*", wechatAgent
 	}
+	values := make([]string, 0, 5)
+	set := func(name, value string) { // as Header.Set does, with one block of memory for all
+		values = append(values, value)
+		req.Header[name] = values[len(values)-1 : len(values) : len(values)]
+	}
 	if r.Body != nil {
-		req.Header.Set("Content-Type", content)
+		set("Content-Type", content)
 	}
 	if r.Trace != "" {
-		req.Header.Set("Traceparent", r.Trace)
+		set("Traceparent", r.Trace)
 	}
-	req.Header.Set("Accept", accept)
-	req.Header.Set("User-Agent", agent)
+	set("Accept", accept)
+	set("User-Agent", agent)
 	switch {
 	case r.Key == "":
 	case !c.cfg.IgnoresKey || idempotent[r.Method]:
-		req.Header.Set("Idempotency-Key", r.Key)
+		set("Idempotency-Key", r.Key)
 	default:
 		// In its canonical spelling net/http would take the header as leave to
 		// repeat the request by itself when a connection dies under it.
-		req.Header["idempotency-key"] = []string{r.Key}
+		set("idempotency-key", r.Key)
 	}
 }
 
