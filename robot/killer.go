@@ -18,16 +18,15 @@ const maxAhead = 10_000
 // it: behind its permit, and before anything that can last or grow with what it
 // says – templates, engines, back ends. Its letter has been read and its rule
 // looked up before that. Whoever was in hand at a death before waits until it is
-// alone; to wait for that is no sign of trouble, and a stop ends it at once.
-func (r *Robot) begin(ctx context.Context, m *member, rec kafka.Record, hand *suspect.Hand) error {
+// alone; to wait for that is no sign of trouble, and a stop ends it soon.
+func (r *Robot) begin(ctx context.Context, rec kafka.Record, hand *suspect.Hand) error {
 	if r.suspects.Try(rec, hand) {
 		return nil
 	}
 	kafka.Alive(ctx, kafka.AsLongAsItTakes)
 	defer kafka.Alive(ctx, 0)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := whileOpen(ctx)
 	defer cancel()
-	defer context.AfterFunc(m.running, cancel)()
 	return r.suspects.Begin(ctx, rec, hand)
 }
 

@@ -24,7 +24,6 @@ type member struct {
 	line     *line // of the limiter
 	places   *places
 	group    *kafka.Group
-	running  context.Context    // of the present or last run
 	cancel   context.CancelFunc // nil before the first run
 	retired  bool               // its account is gone; guarded by Robot.mu
 	faulty   faulty
@@ -146,7 +145,7 @@ func (r *Robot) forget(topic string, partition int32) {
 // start runs a member until it is cancelled; called with the lock.
 func (r *Robot) start(m *member) {
 	ctx, cancel := context.WithCancel(r.base)
-	m.running, m.cancel = ctx, cancel
+	m.cancel = cancel
 	r.working.Go(func() {
 		defer cancel()
 		defer r.recovered(m) // what has ended is not faulty

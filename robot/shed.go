@@ -16,9 +16,9 @@ import (
 // runs through as fast as refusals can be published, and keeps nobody waiting
 // behind it. An error is a refusal, an expiry, or the end of ctx.
 //
-// A stop ends the wait at once, since nothing has been begun; ctx ends it when the
-// partition is lost. To wait in line is no sign of trouble, however long: those
-// who hold permits are watched.
+// The wait ends soon after a stop or the loss of the partition (kafka.Open), since
+// nothing has been begun. To wait in line is no sign of trouble, however long:
+// those who hold permits are watched.
 func (r *Robot) admit(ctx context.Context, m *member, c *wire.Callback, terms engine.Terms) (turn, stay, error) {
 	t := turn{level: terms.Level, expires: expiry(c, terms)}
 	if terms.Idle {
@@ -78,15 +78,16 @@ func (s stay) end() {
 func (m *member) permit(ctx context.Context, t turn) (release func(), err error) {
 	kafka.Alive(ctx, kafka.AsLongAsItTakes)
 	defer kafka.Alive(ctx, 0)
-	ctx, cancel := whenAsked(ctx, m.untilStopped)
+	ctx, cancel := whenAsked(ctx, whileOpen)
 	defer cancel()
 	return m.line.acquire(ctx, t)
 }
 
-// untilStopped bounds a wait that a stop ends at once.
-func (m *member) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+// whileOpen bounds a wait for a turn.
+func whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	open := kafka.Open(ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(m.running, cancel)
+	stop := context.AfterFunc(open, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 

@@ -124,7 +124,7 @@ func (r *Robot) work(ctx context.Context, m *member, rec kafka.Record, j *job) (
 	defer stay.end()
 	began := time.Now()
 	m.tally.turned(terms.Level, c, asked, began)
-	if err := r.begin(ctx, m, rec, &j.hand); err != nil {
+	if err := r.begin(ctx, rec, &j.hand); err != nil {
 		return nil, fmt.Errorf("%w: callback %s: %w", errNotBegun, c.ID, err)
 	}
 	var v verdict

@@ -82,3 +82,15 @@ func Owned(ctx context.Context) error {
 	}
 	return context.Cause(ctx)
 }
+
+// Open gives a context that ends when nothing more may be begun in the partition
+// of a handler's record, at the latest with the handler's own. Whoever only waits
+// for a turn gives up then: when a partition is taken away that is before the time
+// to drain is over, and not at once, since the wait may be for a record that
+// others, finished ones, lie behind. Outside a handler it is ctx.
+func Open(ctx context.Context) context.Context {
+	if c := callOf(ctx); c != nil {
+		return c.claim.open
+	}
+	return ctx
+}

@@ -48,6 +48,8 @@ type claim struct {
 	processed prometheus.Counter
 	ctx       context.Context
 	cancel    context.CancelFunc
+	open      context.Context // something may be begun; ends before ctx, or with it
+	shut      context.CancelFunc
 
 	pending fifo[*item] // arrived, beyond MaxAhead
 	window  fifo[*item] // admitted, from the low-water mark on

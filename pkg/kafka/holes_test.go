@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -90,4 +91,33 @@ func TestStopClosesHoles(t *testing.T) {
 	<-drained
 	require.EqualValues(t, 3, m.sess.marked)
 	require.Zero(t, m.s.ring.len())
+}
+
+// Who waits for a turn goes on while holes are closed, and gives up when that time
+// is over, long before those who work.
+func TestWaitsEndBeforeWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, GroupOptions{Handler: func(ctx context.Context, _ Record) error {
+			<-Open(ctx).Done()
+			return ctx.Err()
+		}, Workers: 1})
+		stop := m.s.start()
+		defer stop(false)
+		m.push([]byte("a"))
+		synctest.Wait()
+		begin := time.Now()
+		go m.s.drain(m.c, time.Minute)
+		<-time.After(time.Minute/holesShare - time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, m.inFlight(), "holes are closed still")
+		<-m.c.idle
+		require.Equal(t, time.Minute/holesShare, time.Since(begin))
+	})
+	require.NoError(t, Open(t.Context()).Err(), "outside a handler")
+}
+
+func (m *machine) inFlight() int {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	return m.c.inFlight
 }

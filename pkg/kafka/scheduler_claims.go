@@ -19,6 +19,7 @@ func (s *scheduler) open(base context.Context, sess sarama.ConsumerGroupSession,
 		flow: flow{pause: pause, resume: resume}, processed: s.met.processed.WithLabelValues(s.met.group, src.Topic()),
 	}
 	c.ctx, c.cancel = context.WithCancel(base)
+	c.open, c.shut = context.WithCancel(c.ctx)
 	resume() // sarama remembers a pause over sessions
 	s.mu.Lock()
 	s.claims[c] = struct{}{}
@@ -97,6 +98,7 @@ func (s *scheduler) drain(c *claim, timeout time.Duration) {
 
 // stopBeginning is called with the lock.
 func (s *scheduler) stopBeginning(c *claim) {
+	c.shut()
 	s.stopTimers(c)
 	s.shorten(c, -1)
 	c.rest()

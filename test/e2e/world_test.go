@@ -135,7 +135,9 @@ func (w *world) writeConfig(s shape) {
 		write("dsn", w.schema()), w.sim.URL(), ghID, appID, write("token", token+"\n"), write("key", aesKey), write("secret", secret), rules))
 }
 
-// cappedRobot is taken out where what is measured must know no cap.
+// cappedRobot is taken out where what is measured must know no cap. The concurrency
+// has room for what a robot that hangs keeps of it until it ends: it is one cap for
+// all robots.
 const cappedRobot = "robot: {rate: 400, burst: 40, concurrency: 256}"
 
 const configYAML = `
