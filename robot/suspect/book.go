@@ -35,8 +35,6 @@ type Book struct {
 	log   *zap.Logger
 	gate  *gate
 
-	begins, clears *together
-
 	mu   sync.Mutex
 	held map[place]*holding
 }
@@ -65,10 +63,7 @@ type holding struct {
 // how far ahead of its committed offset a process may have begun records; room
 // is how many suspects of one partition may occupy workers while they wait.
 func New(r *redis.Client, ahead, room int, log *zap.Logger) *Book {
-	return &Book{
-		redis: r, ahead: int64(ahead), room: max(1, room), log: log, gate: newGate(turn), held: map[place]*holding{},
-		begins: &together{redis: r, script: beginScript}, clears: &together{redis: r, script: clearScript},
-	}
+	return &Book{redis: r, ahead: int64(ahead), room: max(1, room), log: log, gate: newGate(turn), held: map[place]*holding{}}
 }
 
 // Assigned begins an assignment; it does not wait. offset is -1 if it is not
@@ -78,7 +73,7 @@ func (b *Book) Assigned(group, topic string, partition int32, offset int64) {
 		return
 	}
 	h := &holding{topic: topic, offset: offset, store: store{
-		redis: b.redis, begins: b.begins, clears: b.clears, key: redis.Tag(group+"/"+topic+"/"+strconv.Itoa(int(partition)), "suspects"), token: rand.Text(),
+		redis: b.redis, key: redis.Tag(group+"/"+topic+"/"+strconv.Itoa(int(partition)), "suspects"), token: rand.Text(),
 	}}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +171,7 @@ func (b *Book) Begin(ctx context.Context, r kafka.Record, hand *Hand) error {
 	h.take(hand, r.Offset)
 	h.mu.Unlock()
 	if counts {
-		b.write(h, hand, kills+1)
+		b.write(ctx, h, hand, kills+1)
 	}
 	return nil
 }
@@ -252,8 +247,10 @@ func (b *Book) alone(ctx context.Context, h *holding, p *pass) error {
 }
 
 // write notes a record before it is begun.
-func (b *Book) write(h *holding, hand *Hand, kills int) {
-	mine, err := h.store.begin(hand.offset, kills, h.past)
+func (b *Book) write(ctx context.Context, h *holding, hand *Hand, kills int) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	mine, err := h.store.begin(ctx, hand.offset, kills, h.past)
 	hand.entry = mine || err != nil // an answer that was lost may have been a yes
 	if err == nil {
 		return
@@ -273,7 +270,10 @@ func (b *Book) Done(hand *Hand) {
 	h := hand.holding
 	hand.holding = nil
 	if h != nil && hand.entry {
-		if err := h.store.clear(hand.offset); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		err := h.store.clear(ctx, hand.offset)
+		cancel()
+		if err != nil {
 			b.log.Debug("a record keeps its note: it is worked alone if it comes again", zap.String("topic", h.topic), zap.Error(err))
 		}
 	}
