@@ -30,6 +30,7 @@ type outlet struct {
 	dir     string       // of the spool
 	timeout time.Duration
 	again   spool.Publish
+	hurry   chan struct{} // cuts the pause between two replays
 	log     *zap.Logger
 	now     func() time.Time
 
@@ -44,7 +45,7 @@ type outlet struct {
 }
 
 func newOutlet(c SpoolConfig, d Deps, reg prometheus.Registerer) (*outlet, error) {
-	o := &outlet{pub: d.Publisher, direct: directOf(d.Publisher), timeout: c.PublishTimeout, log: d.Log, now: d.Now, open: map[string]bool{}}
+	o := &outlet{pub: d.Publisher, direct: directOf(d.Publisher), timeout: c.PublishTimeout, log: d.Log, now: d.Now, open: map[string]bool{}, hurry: make(chan struct{}, 1)}
 	if c.Dir == "" {
 		return o, nil
 	}
@@ -210,6 +211,7 @@ func (o *outlet) await(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-more:
 	case <-over:
+	case <-o.hurry:
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil

@@ -176,14 +176,14 @@ func (p *Proxy) CanSpool() error { return p.out.ready() }
 // last done marks. Meanwhile it hands the queue what is in the spool; what is
 // left there waits for the next start.
 func (p *Proxy) Run(ctx context.Context) error {
-	replay, stop := context.WithCancel(ctx)
+	replay, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { p.out.replay(replay) })
 	if p.queues != nil {
 		wg.Go(func() { p.queues.Run(replay) })
 	}
 	wg.Go(func() { run.Every(replay, watchEvery, p.watch.look(p.out)) })
-	err := p.server.Run(ctx)
+	err := p.leave(ctx, replay, p.server.Run)
 	stop()
 	wg.Wait()
 	p.after.Wait()

@@ -201,6 +201,21 @@ func TestASpoolOutlivesTheProcess(t *testing.T) {
 	require.Equal(t, []string{"first", "second", "third"}, contents(t, w))
 }
 
+// Its users go to the next door: they must not overtake themselves there.
+func TestACleanStopHandsTheSpoolOver(t *testing.T) {
+	dir := t.TempDir()
+	var w *world
+	t.Run("a door", func(t *testing.T) {
+		w = newWorld(t, wechat.ModeSafe, nil, withSpool(dir))
+		w.q.set(errAway)
+		requireAck(t, w.post(text(1, "first")))
+		requireAck(t, w.post(text(2, "second")))
+		require.Empty(t, w.q.callbacks(t))
+		w.q.set(nil) // the next replay is due in a tenth of a second or later
+	})
+	require.Equal(t, []string{"first", "second"}, contents(t, w))
+}
+
 func TestASpoolThatCannotBeUsedKeepsTheDoorShut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
