@@ -32,10 +32,17 @@ type talker interface {
 // callback is tried again, so that it frees its worker and its permit.
 var errHold = errors.New("the callback is held")
 
+// noTurn tells that a callback was turned away, by overload or for its age.
+func noTurn(err error) bool {
+	var no *refusal
+	return errors.Is(err, errExpired) || errors.As(err, &no)
+}
+
 // seat is where the follower of a callback stands.
 type seat struct {
 	place *dialogue.Place // nil: nobody needs to know
 	at    place
+	moved bool            // the dialogue, for this callback
 	wants engine.Wants
 	user  string          // business user, if wanted
 	last  []engine.Action // if wanted
@@ -150,6 +157,7 @@ func (r *Robot) move(ctx context.Context, s *seat, d *engine.Decision) error {
 	}
 	err := r.dialogues.Move(ctx, s.place, d.State, d.Patience())
 	kind := fault.KindOf(err)
+	s.moved = err == nil
 	if err == nil || kind != fault.Unavailable && kind != fault.Conflict {
 		return err
 	}
@@ -157,6 +165,35 @@ func (r *Robot) move(ctx context.Context, s *seat, d *engine.Decision) error {
 		return fmt.Errorf("%w: %w", errHold, err)
 	}
 	return err
+}
+
+// putBack lets the follower of a callback that got no turn after all give his
+// answer again: the decision had moved his dialogue, and nothing came of it. He has
+// the time for it anew. An error holds the key, as long as it may be held; after
+// that the answer is lost, and he is told that it was too much.
+func (r *Robot) putBack(ctx context.Context, c *wire.Callback, s *seat, d *engine.Decision, why error) error {
+	if !s.moved || !noTurn(why) {
+		return nil
+	}
+	state := s.place.State
+	if state != nil && c.ReceivedAt > state.At {
+		again := *state
+		again.At = c.ReceivedAt
+		state = &again
+	}
+	err := kafka.Owned(ctx)
+	if err == nil {
+		err = r.dialogues.Back(ctx, s.place, state, d.PatienceIn(state))
+	}
+	if err == nil {
+		s.moved = false
+		return nil
+	}
+	if r.holds.still(s.at, r.cfg.MaxAge) {
+		return fmt.Errorf("%w: %w", errHold, err)
+	}
+	r.d.Log.Warn("a dialogue could not be put back after its answer was refused", zap.String("callback", c.ID), zap.Error(err))
+	return nil
 }
 
 // allow asks whether the follower may once more. Where nobody can tell, the

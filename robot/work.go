@@ -186,6 +186,9 @@ func (r *Robot) judge(ctx *errand, m *member, c *wire.Callback, terms engine.Ter
 	if err == nil && d.Bot != "" {
 		err = r.askBot(ctx, c, &d)
 	}
+	if back := r.putBack(ctx, c, s, &d, err); back != nil {
+		return verdict{hold: back}
+	}
 	if v, ok := r.turnedAway(m, terms, err); ok {
 		return v
 	}

@@ -234,3 +234,27 @@ func TestCrashesAnywhere(t *testing.T) {
 		}
 	})
 }
+
+// A move that is taken back leaves the follower where he was, with the time for the
+// answer anew; delivered again, its callback still finds what it found.
+func TestAMoveIsTakenBack(t *testing.T) {
+	c := open(t)
+	s := store(t, c, dialogue.Config{Key: secret})
+	move(t, s, mark(5), state(0))
+	p := find(t, s, mark(8))
+	require.NoError(t, s.Back(t.Context(), p, state(0), time.Minute), "without a move there is nothing to do")
+	require.Equal(t, state(0), find(t, s, mark(8)).State)
+	require.NoError(t, s.Move(t.Context(), p, state(1), time.Minute))
+	later := state(0)
+	later.At = 99
+	require.NoError(t, s.Back(t.Context(), p, later, time.Minute))
+	require.Equal(t, state(0), find(t, s, mark(8)).State)
+	require.True(t, find(t, s, mark(5)).Seen)
+	require.Equal(t, later, find(t, s, mark(9)).State)
+
+	stale := find(t, s, mark(9))
+	require.NoError(t, s.Move(t.Context(), stale, nil, time.Minute))
+	move(t, store(t, c, dialogue.Config{Key: secret}), mark(10), state(2)) // the partition is another robot's by now
+	require.Equal(t, fault.Conflict, fault.KindOf(s.Back(t.Context(), stale, later, time.Minute)))
+	require.Equal(t, state(2), find(t, s, mark(11)).State)
+}

@@ -16,6 +16,9 @@
 //     dialogue: all that it caused is durable, so there is nothing left to do
 //     (Seen). To decide it with today's state would be the wrong branch.
 //
+// A callback that gets no turn after it has moved the dialogue (the line of a back
+// end refuses it) moves it back: its follower may give the same answer again.
+//
 // A record changes only from what Open read (compare and set), so a robot that
 // has lost its partition cannot move a dialogue under its successor.
 //

@@ -68,7 +68,7 @@ func New(cfg Config, c *redis.Client, reg prometheus.Registerer) (*Store, error)
 	}
 	s := &Store{redis: c, total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_robot_dialogues_total",
-		Help: "Looks at and moves of dialogues, by result: open, none, again (a redelivery), seen (an older redelivery), moved, conflict, unreadable, away.",
+		Help: "Looks at and moves of dialogues, by result: open, none, again (a redelivery), seen (an older redelivery), moved, back (the callback got no turn), conflict, unreadable, away.",
 	}, []string{"result"})}
 	var err error
 	if s.seal, err = newSealer(cfg.Key, cfg.PrevKey); err != nil {
@@ -95,6 +95,7 @@ type Place struct {
 	mark Mark
 	raw  string
 	rec  record
+	made string // what Move wrote, sealed; "" if it has not moved
 }
 
 // Open reads where the follower's dialogue stands for the callback of the mark.
@@ -138,6 +139,33 @@ func (s *Store) Open(ctx context.Context, account, openid string, m Mark) (*Plac
 // open it again and decide anew. After an error of kind Unavailable it may have
 // moved; opening it again tells.
 func (s *Store) Move(ctx context.Context, p *Place, next *engine.State, patience time.Duration) error {
+	made, err := s.write(ctx, p, p.raw, next, patience)
+	if err == nil {
+		p.made = made
+		s.total.WithLabelValues("moved").Inc()
+	}
+	return err
+}
+
+// Back takes a Move back whose callback came to nothing through no fault of the
+// follower: the next one finds state, which is Place.State with another time at
+// most, and this one, if it is delivered again, decides as before. Errors are those
+// of Move. Without a Move there is nothing to do.
+func (s *Store) Back(ctx context.Context, p *Place, state *engine.State, patience time.Duration) error {
+	if p.made == "" {
+		return nil
+	}
+	_, err := s.write(ctx, p, p.made, state, patience)
+	if err == nil {
+		p.made = ""
+		s.total.WithLabelValues("back").Inc()
+	}
+	return err
+}
+
+// write makes next the state if the record is still what it was, and gives what it
+// wrote.
+func (s *Store) write(ctx context.Context, p *Place, was string, next *engine.State, patience time.Duration) (made string, err error) {
 	rec := record{By: p.mark, Before: p.State, Now: next, Done: p.rec.Done}
 	if last := p.rec.By.ID; last != "" && last != p.mark.ID {
 		rec.Done = append(slices.Clone(rec.Done), last)
@@ -145,28 +173,27 @@ func (s *Store) Move(ctx context.Context, p *Place, next *engine.State, patience
 	}
 	text, err := json.Marshal(rec)
 	if err != nil {
-		return fault.Wrap(fault.Internal, "move dialogue", err)
+		return "", fault.Wrap(fault.Internal, "move dialogue", err)
 	}
 	if len(text) > maxRecord {
-		return fault.New(fault.Invalid, "move dialogue", "what is to be kept has %d bytes, at most %d are: let the rule collect less", len(text), maxRecord)
+		return "", fault.New(fault.Invalid, "move dialogue", "what is to be kept has %d bytes, at most %d are: let the rule collect less", len(text), maxRecord)
 	}
 	value, life := s.seal.seal(p.key, text), patience+remember
 	var moved bool
-	if p.raw == "" {
+	if was == "" {
 		_, moved, err = s.redis.SetNXGet(ctx, p.key, value, life)
 	} else {
-		moved, err = s.redis.CompareAndSet(ctx, p.key, p.raw, value, life)
+		moved, err = s.redis.CompareAndSet(ctx, p.key, was, value, life)
 	}
 	switch {
 	case err != nil:
 		s.total.WithLabelValues("away").Inc()
-		return fmt.Errorf("move dialogue: %w", err)
+		return "", fmt.Errorf("move dialogue: %w", err)
 	case !moved:
 		s.total.WithLabelValues("conflict").Inc()
-		return fault.New(fault.Conflict, "move dialogue", "somebody else has moved it")
+		return "", fault.New(fault.Conflict, "move dialogue", "somebody else has moved it")
 	}
-	s.total.WithLabelValues("moved").Inc()
-	return nil
+	return value, nil
 }
 
 // Erase forgets a follower. It needs no Store: what was kept before the key was

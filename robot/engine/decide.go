@@ -197,8 +197,17 @@ func (r *Rules) Dialogues(c *wire.Callback) bool {
 // Patience is how long the follower has for the next answer, if the decision
 // leaves a dialogue open.
 func (d *Decision) Patience() time.Duration {
-	if d.State == nil || d.rule == nil {
+	return d.PatienceIn(d.State)
+}
+
+// PatienceIn is how long the follower has in a state: that of the decision, or the
+// one that it was made in.
+func (d *Decision) PatienceIn(s *State) time.Duration {
+	switch {
+	case s == nil || d.rule == nil:
 		return 0
+	case d.rule.name != s.Rule || d.rule.shape() == "":
+		return maxTimeout // of another rule, which is not at hand
 	}
 	return d.rule.patience()
 }
