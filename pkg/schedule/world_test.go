@@ -168,7 +168,7 @@ func (w *world) start(name string, skew time.Duration, jobs ...job) *node {
 	require.NoError(w, err)
 	o := schedule.Options{Config: schedule.DefaultConfig(), Team: "test", Node: name, Store: w.store(n.db), Redis: client, Registry: n.reg,
 		Now: func() time.Time { return w.clock.get().Add(skew) }, Poll: 2 * time.Millisecond}
-	o.Lease = leaseLife
+	o.Lease, o.Keep = leaseLife, 100_000
 	for _, j := range jobs {
 		j.Job.Do = func(ctx context.Context, r *schedule.Run) error { return j.do(ctx, name, r) }
 		o.Jobs = append(o.Jobs, j.Job)
@@ -194,7 +194,7 @@ func (w *world) start(name string, skew time.Duration, jobs ...job) *node {
 	return n
 }
 
-// daily is a job at ten past every hour that nothing is special about.
+// hourly is a job at ten past every hour that nothing is special about.
 func hourly(name string, do func(ctx context.Context, node string, r *schedule.Run) error) job {
 	s, err := schedule.ParseSpec("10 * * * *", "UTC")
 	if err != nil {
@@ -229,11 +229,15 @@ func (w *world) effects(job string) []time.Time {
 }
 
 // history gives a job's rows, the oldest first.
-func (w *world) history(job string) []schedule.Record {
-	rs, err := w.store(w.db).History(context.Background(), job, 0, schedule.MaxRecords)
-	require.NoError(w, err)
-	slices.Reverse(rs)
-	return rs
+func (w *world) history(job string) (all []schedule.Record) {
+	for before := int64(0); ; before = all[len(all)-1].ID {
+		rs, err := w.store(w.db).History(context.Background(), job, before, schedule.MaxRecords)
+		require.NoError(w, err)
+		if all = append(all, rs...); len(rs) < schedule.MaxRecords {
+			slices.Reverse(all)
+			return all
+		}
+	}
 }
 
 // states counts the slots of a job's rows.
