@@ -25,9 +25,7 @@ func (r *Robot) begin(ctx context.Context, rec kafka.Record, hand *suspect.Hand)
 	}
 	kafka.Alive(ctx, kafka.AsLongAsItTakes)
 	defer kafka.Alive(ctx, 0)
-	ctx, cancel := whileOpen(ctx)
-	defer cancel()
-	return r.suspects.Begin(ctx, rec, hand)
+	return r.suspects.Begin(kafka.Open(ctx), rec, hand)
 }
 
 // careful are permits that hardly move while suspects are worked alone. That says

@@ -78,17 +78,7 @@ func (s stay) end() {
 func (m *member) permit(ctx context.Context, t turn) (release func(), err error) {
 	kafka.Alive(ctx, kafka.AsLongAsItTakes)
 	defer kafka.Alive(ctx, 0)
-	ctx, cancel := whenAsked(ctx, whileOpen)
-	defer cancel()
-	return m.line.acquire(ctx, t)
-}
-
-// whileOpen bounds a wait for a turn.
-func whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
-	open := kafka.Open(ctx)
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(open, cancel)
-	return ctx, func() { stop(); cancel() }
+	return m.line.acquire(kafka.Open(ctx), t)
 }
 
 // expiry is when a callback becomes too old for its rule. Its age counts from its

@@ -50,6 +50,8 @@ type holding struct {
 	store  store
 	offset int64 // the first one, or -1
 
+	begins, clears together // of the store
+
 	load   sync.Mutex // held while Redis is asked what the past was
 	mu     sync.Mutex
 	loaded bool
@@ -75,6 +77,13 @@ func (b *Book) Assigned(group, topic string, partition int32, offset int64) {
 	h := &holding{topic: topic, offset: offset, store: store{
 		redis: b.redis, key: redis.Tag(group+"/"+topic+"/"+strconv.Itoa(int(partition)), "suspects"), token: rand.Text(),
 	}}
+	h.begins.write = func(ctx context.Context, records []entry) (bool, error) {
+		h.mu.Lock()
+		p := past{until: h.past.until, begun: h.past.begun}
+		h.mu.Unlock()
+		return h.store.begin(ctx, p, records...)
+	}
+	h.clears.write = func(ctx context.Context, records []entry) (bool, error) { return true, h.store.clear(ctx, records...) }
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held[place{topic, partition}] = h
@@ -164,14 +173,18 @@ func (b *Book) Begin(ctx context.Context, r kafka.Record, hand *Hand) error {
 	default:
 		err = b.gate.enter(ctx, &hand.pass)
 	}
+	if err == nil {
+		err = ctx.Err() // what is not begun any more must not be written down
+	}
 	if err != nil {
+		hand.pass.leave()
 		return err
 	}
 	h.mu.Lock()
 	h.take(hand, r.Offset)
 	h.mu.Unlock()
 	if counts {
-		b.write(ctx, h, hand, kills+1)
+		b.write(h, hand, kills+1)
 	}
 	return nil
 }
@@ -247,10 +260,8 @@ func (b *Book) alone(ctx context.Context, h *holding, p *pass) error {
 }
 
 // write notes a record before it is begun.
-func (b *Book) write(ctx context.Context, h *holding, hand *Hand, kills int) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	mine, err := h.store.begin(ctx, hand.offset, kills, h.past)
+func (b *Book) write(h *holding, hand *Hand, kills int) {
+	mine, err := h.begins.run(entry{hand.offset, kills})
 	hand.entry = mine || err != nil // an answer that was lost may have been a yes
 	if err == nil {
 		return
@@ -270,10 +281,7 @@ func (b *Book) Done(hand *Hand) {
 	h := hand.holding
 	hand.holding = nil
 	if h != nil && hand.entry {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		err := h.store.clear(ctx, hand.offset)
-		cancel()
-		if err != nil {
+		if _, err := h.clears.run(entry{offset: hand.offset}); err != nil {
 			b.log.Debug("a record keeps its note: it is worked alone if it comes again", zap.String("topic", h.topic), zap.Error(err))
 		}
 	}

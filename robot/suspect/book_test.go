@@ -33,7 +33,7 @@ func engines(t *testing.T, run func(t *testing.T, w *world)) {
 	}
 }
 
-func open(t *testing.T, addr string) *redis.Client {
+func open(t testing.TB, addr string) *redis.Client {
 	cfg := redis.DefaultConfig()
 	cfg.Addrs, cfg.Prefix, cfg.Timeout = []string{addr}, fmt.Sprintf("test:suspect:%d", time.Now().UnixNano()), 2*time.Second
 	c, err := redis.Open(cfg, zap.NewNop())

@@ -30,6 +30,8 @@
 // So one death keeps nobody waiting, and several killers in one window cost two
 // deaths together and one more each.
 //
+// Who is to be written down or cleared at the same time is so in one round trip.
+//
 // Invariants. A record that kills is begun at most three times. A record is
 // condemned only if three processes in a row have died while it was, or may have
 // been, in hand, and it was alone at the last one, or began it alone. Whoever

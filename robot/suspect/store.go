@@ -41,32 +41,38 @@ redis.call('PEXPIRE', h, ARGV[4])
 out[1], out[2] = string.format('%.0f', ends), begun
 return out`)
 
-// beginScript writes down that a record is in hand, unless the partition has
+// beginScript writes down that records are in hand, unless the partition has
 // another owner by now. A hash that was lost has none and is taken again.
 //
 //	KEYS[1] hash of the partition
-//	ARGV[1] the assignment   ARGV[2] offset   ARGV[3] kills   ARGV[4] until   ARGV[5] begun   ARGV[6] life in ms
+//	ARGV[1] the assignment   ARGV[2] until   ARGV[3] begun   ARGV[4] life in ms
+//	ARGV[5] … offset and kills of each record
 //	result  1, or 0 if somebody else owns the partition
 var beginScript = redis.NewScript(`
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if not owner then
-  redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'until', ARGV[4], 'begun', ARGV[5])
+  redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'until', ARGV[2], 'begun', ARGV[3])
 elseif owner ~= ARGV[1] then
   return 0
 end
-redis.call('HSET', KEYS[1], ARGV[2], ARGV[3] .. ' ' .. ARGV[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[6])
+for i = 5, #ARGV, 2 do
+  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i+1] .. ' ' .. ARGV[1])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1`)
 
-// clearScript takes a record's entry away, if this assignment wrote it.
+// clearScript takes records' entries away, those that this assignment wrote.
 //
 //	KEYS[1] hash of the partition
-//	ARGV[1] the assignment   ARGV[2] offset
+//	ARGV[1] the assignment   ARGV[2] … offsets
 //	result  number of entries
 var clearScript = redis.NewScript(`
-local v = redis.call('HGET', KEYS[1], ARGV[2])
-if not v or string.match(v, ' (.*)$') ~= ARGV[1] then return 0 end
-return redis.call('HDEL', KEYS[1], ARGV[2])`)
+local n = 0
+for i = 2, #ARGV do
+  local v = redis.call('HGET', KEYS[1], ARGV[i])
+  if v and string.match(v, ' (.*)$') == ARGV[1] then n = n + redis.call('HDEL', KEYS[1], ARGV[i]) end
+end
+return n`)
 
 // letGoScript says that the owner has left in order.
 //
@@ -85,6 +91,12 @@ type past struct {
 	kills map[int64]int // deaths that these records were in
 }
 
+// entry is one record in hand.
+type entry struct {
+	offset int64
+	kills  int // this one included
+}
+
 // store is one partition's hash.
 type store struct {
 	redis *redis.Client
@@ -100,14 +112,25 @@ func (s store) take(ctx context.Context, low, ahead int64) (past, error) {
 	return read(v)
 }
 
-func (s store) begin(ctx context.Context, offset int64, kills int, p past) (mine bool, err error) {
-	v, err := beginScript.Run(ctx, s.redis, []string{s.key}, s.token, offset, kills, p.until, p.begun, keep.Milliseconds())
+// begin writes down records of one past.
+func (s store) begin(ctx context.Context, p past, records ...entry) (mine bool, err error) {
+	args := make([]any, 0, 4+2*len(records))
+	args = append(args, s.token, p.until, p.begun, keep.Milliseconds())
+	for _, r := range records {
+		args = append(args, r.offset, r.kills)
+	}
+	v, err := beginScript.Run(ctx, s.redis, []string{s.key}, args...)
 	n, _ := v.(int64)
 	return n == 1, err
 }
 
-func (s store) clear(ctx context.Context, offset int64) error {
-	_, err := clearScript.Run(ctx, s.redis, []string{s.key}, s.token, offset)
+func (s store) clear(ctx context.Context, records ...entry) error {
+	args := make([]any, 0, 1+len(records))
+	args = append(args, s.token)
+	for _, r := range records {
+		args = append(args, r.offset)
+	}
+	_, err := clearScript.Run(ctx, s.redis, []string{s.key}, args...)
 	return err
 }
 
