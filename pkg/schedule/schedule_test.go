@@ -72,6 +72,8 @@ func TestAJobThatFailsIsTriedAgainWithinBounds(t *testing.T) {
 			}
 			return nil
 		})
+		bad.Retry = schedule.Retry{Most: 3, Wait: time.Minute}
+		wild.Retry = bad.Retry
 		n := w.start("a", 0, bad, sour, wild)
 		w.leader(n)
 		w.clock.step(10 * time.Minute)

@@ -54,8 +54,8 @@ func attempt(ctx context.Context, j Job, r *Run) (err error) {
 }
 
 // settle writes the ending, again and again while the database is away, as long
-// as this node leads. When the term ends first, the run was interrupted unless
-// it has succeeded; that is said once more, briefly, if the lease still stands.
+// as this node leads. When the term ends first, or its end is what the job came
+// upon, the run was interrupted unless it has succeeded; that is said once more, briefly, if the lease still stands.
 func (l *leader) settle(ctx context.Context, j Job, r *Run, err error) (e ending, werr error) {
 	if r.completed {
 		return ending{state: Done}, nil
@@ -69,7 +69,7 @@ func (l *leader) settle(ctx context.Context, j Job, r *Run, err error) (e ending
 		var now time.Time
 		if now, werr = l.s.now(write); werr == nil {
 			e = j.ended(r.Attempt, err, now)
-			if stopping && err != nil {
+			if err != nil && (stopping || steppedDown(err)) {
 				e = j.interrupted(r.Attempt, "told to stop: "+errorText(err), now)
 			}
 			werr = l.finish(write, r, e)

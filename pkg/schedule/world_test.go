@@ -154,7 +154,7 @@ type job struct {
 	do func(ctx context.Context, node string, r *schedule.Run) error
 }
 
-const leaseLife = 150 * time.Millisecond
+const leaseLife = 200 * time.Millisecond
 
 func (w *world) start(name string, skew time.Duration, jobs ...job) *node {
 	w.Helper()
@@ -200,7 +200,7 @@ func hourly(name string, do func(ctx context.Context, node string, r *schedule.R
 	if err != nil {
 		panic(err)
 	}
-	return job{schedule.Job{Name: name, Spec: s, Timeout: time.Minute, CatchUp: 6 * time.Hour, Retry: schedule.Retry{Most: 3, Wait: time.Minute}, Interrupted: schedule.Again}, do}
+	return job{schedule.Job{Name: name, Spec: s, Timeout: time.Minute, CatchUp: 6 * time.Hour, Retry: schedule.Retry{Most: 20}, Interrupted: schedule.Again}, do}
 }
 
 // note makes the effect, beside the row that says it is done.
@@ -259,7 +259,7 @@ func (w *world) leader(nodes ...*node) (n *node) {
 	w.Helper()
 	w.eventually("one of the nodes leads", func() bool {
 		i := slices.IndexFunc(nodes, func(n *node) bool {
-			return n.metric(w, "tidegate_job_leading") == 1 && n.metric(w, "tidegate_job_rounds_total") > 0
+			return n.metric(w, "tidegate_job_leading") == 1 && n.metric(w, "tidegate_job_rounds_total", "ok") > 0
 		})
 		if i >= 0 {
 			n = nodes[i]
@@ -269,14 +269,20 @@ func (w *world) leader(nodes ...*node) (n *node) {
 	return n
 }
 
-// metric adds up a metric over its labels.
-func (n *node) metric(w *world, name string) (sum float64) {
+// metric adds up a metric over its labels, or where one of them is as told.
+func (n *node) metric(w *world, name string, label ...string) (sum float64) {
 	families, err := n.reg.Gather()
 	require.NoError(w, err)
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				wanted := len(label) == 0
+				for _, l := range m.GetLabel() {
+					wanted = wanted || l.GetValue() == label[0]
+				}
+				if wanted {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
 			}
 		}
 	}
