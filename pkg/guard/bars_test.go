@@ -254,7 +254,7 @@ func barAway(t *testing.T, b *bars, fleet func(func(string) *redis.Client, strin
 	o := crowd(gs, 400, 3*d)
 	wg.Wait()
 	require.Positive(t, p.Held(), "the fault happened")
-	b.add("B0.9", fmt.Sprintf("Redis hangs for %v: no error, native concurrency ≤ gate = 50", d), fmt.Sprintf("%d errors %v of %d requests (%d local), peak %d", o.errors, o.first, o.requests, o.how[guard.Local], o.native.peak),
+	b.add("B0.9", fmt.Sprintf("Redis hangs for %v: no error, native concurrency ≤ gate = 50", d), fmt.Sprintf("%d errors of %d requests (%d local), peak %d; first error: %v", o.errors, o.requests, o.how[guard.Local], o.native.peak, o.first),
 		o.errors == 0 && o.native.peak <= 50 && o.how[guard.Local] > 0)
 	b.add("B0.9", "together again ≤ 2s after it is back", back.Round(time.Millisecond).String(), back >= 0 && back <= 2*time.Second)
 }
