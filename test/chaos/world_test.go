@@ -98,6 +98,7 @@ topics: {prefix: %[1]s, partitions: 8, replication: 1, min_insync_replicas: 1}
 kafka: {brokers: ["%[2]s"]}
 proxy: {http: {trusted_proxies: [127.0.0.1]}} # the balancer inside the driver
 redis: {addrs: ["%[3]s"], prefix: %[1]s}
+credit: {off: true} # the simulator's windows are wider than WeChat's: they would hide what comes late
 accounts:
   - {name: card, mode: safe, gh_id: %[4]s, app_id: %[5]s, token: %[6]s, encoding_aes_key: %[7]s, secret: %[11]s, robot: %[12]s, sender: {replies: %[12]s}}
   - {name: shop, mode: plain, allow_from: [127.0.0.0/8], gh_id: %[8]s, app_id: %[9]s, token: %[6]s, secret: %[11]s, robot: %[12]s, sender: {replies: %[12]s}}

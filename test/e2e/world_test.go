@@ -145,6 +145,7 @@ log: {level: info, format: json, hash_key: e2e}
 topics: {prefix: %s, partitions: %d, replication: 1, min_insync_replicas: 1}
 kafka: {brokers: ["%s"]}
 redis: {addrs: ["%s"], prefix: %s}
+credit: {off: true} # the simulator's windows are wider, see startSim
 database: {driver: postgres, dsn: "file:%s", max_conns: 10}
 wechat: {base_urls: ["%s"]}
 accounts:
