@@ -232,12 +232,12 @@ func buildRobot(ctx context.Context, e *engines, o partOptions) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	services := []run.Service{room}
+	var worked run.Service = room
 	if credits != nil {
-		services = append(services, credits)
+		worked = behind{room, credits} // what is noted while the room drains counts
 	}
 	return live.into(&part{
-		role: RoleRobot, services: services, stats: room.Stats, ops: robotOps(room), personal: room.PersonalOps(), handler: public,
+		role: RoleRobot, services: []run.Service{worked}, stats: room.Stats, ops: robotOps(room), personal: room.PersonalOps(), handler: public,
 		ready:    map[string]func(context.Context) error{"queue": admin.Ping},
 		accounts: func(c Config) error { return room.SetAccounts(c.robotAccounts()) },
 		rules: func(r *engine.Rules) {

@@ -48,12 +48,15 @@ func TestActsOpenWindows(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // it writes what waits before it ends
 	require.NoError(t, l.Run(ctx))
+	take := func(openid, message string, n int) credit.Ticket {
+		return l.Take(t.Context(), credit.Want{Account: "shop", OpenID: openid, Message: message, N: n, Cause: now})
+	}
 	for openid, n := range want {
-		require.Equal(t, credit.UsedUp, l.Take(t.Context(), "shop", openid, n+1, now).Verdict, openid)
-		require.Equal(t, credit.Granted, l.Take(t.Context(), "shop", openid, n, now).Verdict, openid)
+		require.Equal(t, credit.UsedUp, take(openid, "a", n+1).Verdict, openid)
+		require.Equal(t, credit.Granted, take(openid, "b", n).Verdict, openid)
 	}
 	for _, openid := range unknown {
-		require.Equal(t, credit.Unknown, l.Take(t.Context(), "shop", openid, 1, now).Verdict, openid)
+		require.Equal(t, credit.Unknown, take(openid, "c", 1).Verdict, openid)
 	}
 	(&Robot{}).note(&wire.Callback{OpenID: "u"})
 }

@@ -18,6 +18,11 @@ func customMessages(openID string, c wire.Content) ([]wechat.CustomMessage, erro
 	if !ok {
 		return nil, fmt.Errorf("text of %d bytes: WeChat takes %d at once, and at most %d messages are made of one reply", len(c.Text), maxPart, maxParts)
 	}
+	if len(texts) == 1 { // the rest was blank
+		c.Text = texts[0]
+		m, err := customMessage(openID, c)
+		return []wechat.CustomMessage{m}, err
+	}
 	out := make([]wechat.CustomMessage, len(texts))
 	for i, text := range texts {
 		out[i] = wechat.CustomMessage{ToUser: openID, Text: &wechat.CustomText{Content: text}}

@@ -16,65 +16,55 @@ const (
 
 // afford ends a reply that WeChat would not take any more (G24): the window that
 // the follower opened is over, or its messages were sent. What is not known goes,
-// and WeChat says what is so.
+// and WeChat says what is so. A message in parts is paid for once.
 func (s *Sender) afford(ctx context.Context, p *parcel, g *progress) *ending {
-	if p.push() || g.reserved > 0 { // the next part of a message whose first has gone
+	if p.push() || s.credits == nil || g.part > 0 {
 		return nil
 	}
-	n := p.parts - g.part
-	t := s.credits.Take(ctx, p.account, p.base.OpenID, n, p.born)
-	if !t.Verdict.Refused() {
-		g.ticket, g.reserved = t, n
-		return nil
+	g.ticket = s.credits.Take(ctx, credit.Want{Account: p.account, OpenID: p.base.OpenID, Message: p.key.ID, N: p.parts, Cause: p.born})
+	switch g.ticket.Verdict {
+	case credit.Closed:
+		return unaffordable(p, g, windowOver, s.now())
+	case credit.UsedUp:
+		return unaffordable(p, g, windowSpent, s.now())
+	case credit.Granted, credit.Unknown:
 	}
-	why := windowOver
-	if t.Verdict == credit.UsedUp {
-		why = windowSpent
-	}
-	return unaffordable(p, g, why, s.now())
+	return nil
 }
 
 func unaffordable(p *parcel, g *progress, why string, now time.Time) *ending {
-	switch {
-	case g.part > 0:
-		return end(p, g, wire.Rejected, why, now)
-	case g.unsure > 0:
+	if g.unsure > 0 {
 		return end(p, g, wire.Unknown, "no answer, and then "+why, now)
 	}
 	return end(p, g, wire.Expired, why, now)
 }
 
-// lapsed ends a reply whose window has ended while it waited for its permit.
-func (s *Sender) lapsed(p *parcel, g *progress, now time.Time) *ending {
-	if g.reserved == 0 || g.ticket.Till.IsZero() || now.Before(g.ticket.Till) {
+// lapsed looks again at a window that has ended while the reply waited for its
+// permit: the follower may have opened another one.
+func (s *Sender) lapsed(ctx context.Context, p *parcel, g *progress) *ending {
+	if g.ticket.Till.IsZero() || s.now().Before(g.ticket.Till) {
 		return nil
 	}
-	return unaffordable(p, g, windowOver, now)
+	return s.afford(ctx, p, g)
 }
 
-// spend tells the ledger what became of a request. A message that may have arrived
-// has used its credit.
-func (s *Sender) spend(ctx context.Context, p *parcel, g *progress, a answer) {
-	if g.reserved == 0 {
-		return
-	}
-	switch a.class {
-	case sent, unsure:
-		g.reserved--
-	case noUser:
-		s.credits.Learn(ctx, g.ticket, a.code)
-		g.reserved--
-	}
-	if a.class != sent || g.part+1 >= p.parts {
-		s.release(ctx, g)
+// learn tells the ledger what WeChat says about windows.
+func (s *Sender) learn(ctx context.Context, g *progress, a answer) {
+	if a.class == noUser && s.credits.Learn(ctx, g.ticket, a.code) {
+		g.ticket = credit.Ticket{} // there is nothing to give back
 	}
 }
 
-// release gives back what was taken and not used.
-func (s *Sender) release(ctx context.Context, g *progress) {
-	if g.reserved == 0 {
+// giveBack returns the credits of messages that did not go. One that may have
+// arrived has used its credit.
+func (s *Sender) giveBack(ctx context.Context, p *parcel, g *progress, e *ending) {
+	if g.ticket.Verdict == "" {
 		return
 	}
-	s.credits.Back(ctx, g.ticket, g.reserved)
-	g.reserved = 0
+	used := g.part
+	if e.receipt.State == wire.Accepted || g.unsure > 0 {
+		used = p.parts
+	}
+	s.credits.Back(ctx, g.ticket, p.parts-used)
+	g.ticket = credit.Ticket{}
 }

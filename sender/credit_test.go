@@ -132,6 +132,34 @@ func TestLedgerLearnsWhatOthersSent(t *testing.T) {
 	require.Len(t, w.arrivals(wechatsim.PathCustomSend), 6)
 }
 
+// A letter that was sent and comes back, since its offset was lost with its sender,
+// has used the window up itself: it stays accepted, also when it has expired since.
+func TestWhatWasSentIsNotExpiredLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, likeWeChat)
+	l := w.ledger(nil)
+	room := w.start(func(s *setup) { s.credits = l })
+	f := w.followers[6]
+	at := w.hears(l, f, says, time.Now())
+	soon := time.Now().Add(30 * time.Second).UnixMilli()
+	var last string
+	to := func(r *wire.Reply) { r.OpenID, r.ReceivedAt, r.ExpiresAt = f, at, soon }
+	for i := range 5 {
+		last = w.reply(fmt.Sprint("to be sent ", i), to)
+		require.Equal(t, wire.Accepted, w.outcome(last).State)
+	}
+	room.stop()
+	later := func() time.Time { return time.Now().Add(time.Minute) }
+	for n, now := range []func() time.Time{nil, later} { // used up; expired as well
+		room = w.start(func(s *setup) { s.credits, s.now = l, now })
+		require.Equal(t, last, w.reply("to be sent 4", to))
+		require.Eventually(t, func() bool { return len(w.outcomes(last)) == n+2 }, 20*time.Second, 5*time.Millisecond)
+		require.Equal(t, wire.Accepted, w.outcome(last).State)
+		room.stop()
+	}
+	require.Len(t, w.arrivals(wechatsim.PathCustomSend), 5)
+}
+
 // A text that is too long for one message goes as several, in order, and takes as
 // many credits; if there are too few, none of them goes.
 func TestLongTextsGoInParts(t *testing.T) {

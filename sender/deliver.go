@@ -41,7 +41,7 @@ func (s *Sender) handle(ctx context.Context, st *station, lane string, rec kafka
 		if err != nil {
 			return err
 		}
-		s.release(ctx, g)
+		s.giveBack(ctx, p, g, e)
 		g.ending = e
 	}
 	return s.settle(ctx, p, g, g.ending, rec)
@@ -52,19 +52,25 @@ func (s *Sender) work(hard context.Context, st *station, p *parcel, g *progress)
 	ctx, cancel := context.WithCancel(hard)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() // a stop does not wait for pauses
+	soft := func() context.Context {
+		if g.part > 0 {
+			return hard // a stop does not cut a message that is half out
+		}
+		return ctx
+	}
 	var waited time.Duration
 	for {
-		if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
-			return e, nil
+		if e, err := s.untried(hard, p, g, func() *ending { return stale(p, g, s.cfg.Retry, s.now()) }); e != nil || err != nil {
+			return e, err
 		}
-		e, wait, err := s.try(ctx, hard, st, p, g)
+		e, wait, err := s.try(soft(), hard, st, p, g)
 		if e != nil || err != nil {
 			return e, err
 		}
 		// A long wait begins here too, so that a closed road does not make
 		// the group turn all its letters over, one after the other.
 		here := min(wait, holdHere-waited)
-		if err := sleep(ctx, here); err != nil {
+		if err := sleep(soft(), here); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, "send "+p.key.ID, err)
 		}
 		if waited += here; waited >= holdHere {
@@ -101,15 +107,9 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 	if a, refused := r.refusedTemplate(p.template, s.now()); refused && p.push() {
 		return with(end(p, g, wire.Rejected, "WeChat refuses the template", s.now()), a), 0, nil
 	}
-	if e := s.afford(ctx, p, g); e != nil {
-		return e, 0, nil
+	if e, err := s.untried(hard, p, g, func() *ending { return s.afford(hard, p, g) }); e != nil || err != nil {
+		return e, 0, err
 	}
-	asked := false
-	defer func() {
-		if !asked {
-			s.release(ctx, g)
-		}
-	}()
 	if e, err := s.begin(hard, p, g); e != nil || err != nil {
 		return e, 0, err
 	}
@@ -117,8 +117,7 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 		return e, 0, err
 	}
 	a := s.request(ctx, p, g, tok.Value)
-	asked = true
-	s.spend(ctx, p, g, a)
+	s.learn(hard, g, a)
 	e, wait := decide(p, g, a, s.cfg.Retry, s.now())
 	if a.class == badToken && e == nil {
 		if _, err := s.tokens.Rejected(ctx, p.account, tok); err != nil {
@@ -130,6 +129,20 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 	r.learn(t, a, p.template, s.now())
 	t = ticket{}
 	return e, wait, nil
+}
+
+// untried ends a letter for a reason that lies before its first try. But it may
+// have come back after a crash: then its past decides, and a message that was sent
+// is not called expired.
+func (s *Sender) untried(ctx context.Context, p *parcel, g *progress, judge func() *ending) (*ending, error) {
+	e := judge()
+	if e == nil || g.begun {
+		return e, nil
+	}
+	if past, err := s.begin(ctx, p, g); past != nil || err != nil {
+		return past, err
+	}
+	return judge(), nil
 }
 
 // begin makes the intent durable, once, and settles a past that is not known.
@@ -175,11 +188,10 @@ func (s *Sender) permit(ctx context.Context, r *road, p *parcel, g *progress) (*
 	}
 	release()
 	s.met.waited(p, time.Since(since))
-	now := s.now()
-	if e := stale(p, g, s.cfg.Retry, now); e != nil {
+	if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
 		return e, nil
 	}
-	if e := s.lapsed(p, g, now); e != nil {
+	if e := s.lapsed(ctx, p, g); e != nil {
 		return e, nil
 	}
 	return nil, kafka.Owned(ctx) // also behind a freeze that nobody has noticed yet

@@ -112,7 +112,6 @@ type progress struct {
 	refused  int       // tokens refused since the last other answer
 	part     int       // of its messages, the one that goes next
 	ticket   credit.Ticket
-	reserved int     // messages that the ticket has paid for and that have not gone
 	ending   *ending // decided; its receipt is not durable yet
 }
 

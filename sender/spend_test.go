@@ -2,6 +2,7 @@ package sender
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -33,60 +34,76 @@ func TestCreditsFollowTheAnswers(t *testing.T) {
 
 	p := aReply(wire.PreferDuplicate)
 	p.base.OpenID, p.born, p.parts = "u", now, 2
-	l.Note(credit.Act{Account: "shop", OpenID: "u", ID: "1", MsgType: "text", CreateTime: now.Unix(), ReceivedAt: now.UnixMilli()})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.NoError(t, l.Run(ctx))
+	hears := func(later time.Duration) {
+		now = now.Add(later)
+		l.Note(credit.Act{Account: "shop", OpenID: "u", ID: now.String(), MsgType: "text", CreateTime: now.Unix(), ReceivedAt: now.UnixMilli()})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // it writes what waits before it ends
+		require.NoError(t, l.Run(ctx))
+	}
+	hears(0)
+	take := func(message string, n int) credit.Ticket {
+		return l.Take(t.Context(), credit.Want{Account: "shop", OpenID: "u", Message: message, N: n, Cause: now})
+	}
 	left := func() (n int) {
 		for {
-			tk := l.Take(t.Context(), "shop", "u", n+1, now)
+			tk := take("test", n+1)
 			if tk.Verdict != credit.Granted {
-				break
+				return n
 			}
 			l.Back(t.Context(), tk, n+1)
 			n++
 		}
-		return n
 	}
-	for _, step := range []struct {
-		class  class
-		code   int
-		left   int
-		onward bool
+	for i, step := range []struct {
+		what  string
+		state wire.State
+		part  int
+		doubt int
+		left  int
 	}{
-		{class: unsent, left: 5}, {class: tooFast, code: 45011, left: 5}, {class: badToken, left: 5},
-		{class: unsure, left: 4}, {class: sent, left: 2, onward: true},
+		{"its tries were used up", wire.Dead, 0, 0, 5},
+		{"it may have arrived", wire.Unknown, 0, 1, 3},
+		{"only its first part went", wire.Rejected, 1, 0, 2},
+		{"it was sent", wire.Accepted, 1, 0, 0},
 	} {
 		g := tried()
-		require.Nil(t, s.afford(t.Context(), p, g))
-		require.Equal(t, 2, g.reserved)
-		s.spend(t.Context(), p, g, answer{class: step.class, code: step.code})
-		if step.onward {
-			require.Equal(t, 1, g.reserved)
-			g.part++ // the second part goes on what the first has paid
-			require.Nil(t, s.afford(t.Context(), p, g))
-			s.spend(t.Context(), p, g, answer{class: sent})
-		}
-		require.Zero(t, g.reserved)
-		require.Equal(t, step.left, left(), "after %s", step.class)
+		p.key.ID = fmt.Sprint(i)
+		require.Nil(t, s.afford(t.Context(), p, g), step.what)
+		require.Nil(t, s.afford(t.Context(), p, g), "it is tried again")
+		g.part, g.unsure = step.part, step.doubt
+		s.giveBack(t.Context(), p, g, end(p, g, step.state, "", now))
+		require.Equal(t, step.left, left(), step.what)
 	}
 
 	g := tried()
-	p.parts = 3
+	p.key.ID = "late"
 	e := s.afford(t.Context(), p, g)
 	require.Equal(t, wire.Expired, e.receipt.State)
-	require.Contains(t, e.reason, windowSpent)
+	require.Equal(t, windowSpent, e.reason)
 	g.unsure = 1
 	require.Equal(t, wire.Unknown, s.afford(t.Context(), p, g).receipt.State)
-	p.parts, g = 1, tried()
-	require.Nil(t, s.afford(t.Context(), p, g))
-	require.Nil(t, s.lapsed(p, g, now.Add(47*time.Hour)))
-	require.Equal(t, wire.Expired, s.lapsed(p, g, now.Add(48*time.Hour)).receipt.State)
-	s.spend(t.Context(), p, g, answer{class: noUser, code: 45047})
-	require.NotNil(t, s.afford(t.Context(), p, tried()), "WeChat knew better")
 
-	var none Sender
-	none.now = s.now
+	// While it waits for its permit the window ends; but he has written again.
+	hears(time.Second)
+	p.born, g = now, tried()
+	require.Nil(t, s.afford(t.Context(), p, g))
+	require.Nil(t, s.lapsed(t.Context(), p, g))
+	now = now.Add(48*time.Hour - time.Second)
+	hears(0)
+	now = now.Add(time.Second)
+	require.Nil(t, s.lapsed(t.Context(), p, g))
+	now = now.Add(48 * time.Hour)
+	require.Equal(t, wire.Expired, s.lapsed(t.Context(), p, g).receipt.State)
+
+	hears(time.Second)
+	p.born, p.key.ID, g = now, "refused", tried()
+	require.Nil(t, s.afford(t.Context(), p, g))
+	s.learn(t.Context(), g, answer{class: noUser, code: 45047})
+	s.giveBack(t.Context(), p, g, end(p, g, wire.Rejected, "", now))
+	require.Zero(t, left(), "WeChat knew better, and nothing is given back")
+
+	none := Sender{now: s.now}
 	require.Nil(t, none.afford(t.Context(), p, tried()))
 	require.Nil(t, s.afford(t.Context(), aPush(), tried()))
 }

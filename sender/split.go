@@ -16,6 +16,7 @@ const maxParts = 5
 // or a word where one is near, never inside a rune or the tag of a link. It
 // reports false if there would be too many.
 func split(text string) (parts []string, ok bool) {
+	text = strings.Trim(text, " \n")
 	for len(text) > maxPart {
 		if len(parts) == maxParts-1 {
 			return nil, false

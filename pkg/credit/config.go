@@ -101,15 +101,16 @@ func (c Config) window(a Act) Window {
 	return Window{}
 }
 
-// clockSkew is how many seconds WeChat's time of an act may be from ours and be
-// believed.
-const clockSkew = 300
+// mostAhead is how many seconds WeChat's time of an act may lie behind the door's
+// clock and be believed.
+const mostAhead = 24 * 3600
 
-// until is when the act's window ends, in Unix milliseconds. WeChat counts from
-// its own time of the act; one that is far off is somebody's invention.
+// until is when the act's window ends, in Unix milliseconds: by WeChat's time of the
+// act or the door's, whichever is later. A door whose clock is behind must not close
+// windows; a window that is kept open too long costs a refusal of WeChat's.
 func (w Window) until(a Act) int64 {
 	from := a.ReceivedAt
-	if d := a.CreateTime - a.ReceivedAt/1000; d >= -clockSkew && d <= clockSkew {
+	if a.CreateTime > from/1000 && a.CreateTime-from/1000 <= mostAhead {
 		from = a.CreateTime * 1000
 	}
 	return from + w.Valid.Milliseconds()

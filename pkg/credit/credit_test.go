@@ -67,7 +67,13 @@ func (b *book) does(a credit.Act) time.Time {
 }
 
 func (b *book) take(n int, cause time.Time) credit.Ticket {
-	return b.Take(b.t.Context(), "shop", "u1", n, cause)
+	b.n++
+	return b.ask(fmt.Sprint("m", b.n), n, cause)
+}
+
+// ask takes for a message that may ask again.
+func (b *book) ask(message string, n int, cause time.Time) credit.Ticket {
+	return b.Take(b.t.Context(), credit.Want{Account: "shop", OpenID: "u1", Message: message, N: n, Cause: cause})
 }
 
 var (
@@ -85,8 +91,9 @@ func TestMessagesOfAWindow(t *testing.T) {
 	require.Equal(t, credit.UsedUp, b.take(1, at).Verdict)
 	b.now = b.now.Add(time.Minute)
 	again := b.does(clicks)
-	require.Equal(t, at.Add(48*time.Hour).Truncate(time.Second), b.take(0, again).Till, "and lasts as long as the longer window")
-	require.Equal(t, credit.Granted, b.take(3, again).Verdict, "a menu raises what is left to three")
+	three := b.take(3, again)
+	require.Equal(t, credit.Granted, three.Verdict, "a menu raises what is left to three")
+	require.Equal(t, at.Add(48*time.Hour), three.Till, "and lasts as long as the longer window")
 	require.Equal(t, credit.UsedUp, b.take(1, again).Verdict)
 	b.now = at.Add(48 * time.Hour)
 	require.Equal(t, credit.Closed, b.take(1, again).Verdict)
@@ -116,7 +123,7 @@ func TestWhatIsNotKnownGoes(t *testing.T) {
 	b.does(credit.Act{MsgType: "text", ReceivedAt: unseen.UnixMilli()})
 	require.Equal(t, credit.Granted, b.take(3, unseen).Verdict)
 	require.Equal(t, credit.UsedUp, b.take(1, unseen).Verdict, "the two were paid when it was")
-	require.Equal(t, credit.Unknown, (*credit.Ledger)(nil).Take(t.Context(), "shop", "u1", 1, b.now).Verdict)
+	require.Equal(t, credit.Unknown, (*credit.Ledger)(nil).Take(t.Context(), credit.Want{}).Verdict)
 }
 
 // An act that comes again, or late, opens nothing again.
@@ -134,8 +141,9 @@ func TestActsCountOnce(t *testing.T) {
 	require.Equal(t, credit.Granted, b.take(1, at).Verdict, "another one of the same millisecond counts")
 	b.now = b.now.Add(time.Second)
 	view := b.does(credit.Act{MsgType: "event", Event: "VIEW"})
-	require.Equal(t, credit.Granted, b.take(4, view).Verdict, "an act that opens nothing closes nothing")
-	require.Equal(t, credit.UsedUp, b.take(1, view).Verdict)
+	require.Equal(t, credit.Unknown, b.take(1, view).Verdict, "an act that opens nothing is not noted")
+	require.Equal(t, credit.Granted, b.take(4, at).Verdict, "and closes nothing")
+	require.Equal(t, credit.UsedUp, b.take(1, at).Verdict)
 }
 
 // What did not go is given back; what WeChat knows better is learned, until the
@@ -149,7 +157,7 @@ func TestBackAndLearn(t *testing.T) {
 	require.Equal(t, credit.UsedUp, b.take(1, at).Verdict)
 	b.now = b.now.Add(time.Second)
 	at = b.does(says)
-	b.Back(t.Context(), tk, 5) // of an older window: it is not given back to this one
+	b.Back(t.Context(), tk, 5) // it has given back what it had
 	require.Equal(t, credit.UsedUp, b.take(6, at).Verdict)
 
 	tk = b.take(1, at)
@@ -191,19 +199,78 @@ func TestPaymentHasNoLimit(t *testing.T) {
 	require.Equal(t, credit.UsedUp, b.take(6, b.does(says)).Verdict, "the next window is an ordinary one")
 }
 
-// A time of WeChat's that cannot be is not believed.
+// A time of WeChat's that cannot be is not believed; a door whose clock is behind
+// closes nothing.
 func TestOddTimes(t *testing.T) {
 	b := newBook(t, credit.DefaultConfig())
-	for i, create := range []int64{0, -1, 1 << 62, b.now.Add(time.Hour).Unix()} {
+	now := b.now
+	for i, c := range []struct {
+		create int64
+		valid  time.Duration
+	}{{0, time.Minute}, {-1, time.Minute}, {1 << 62, time.Minute}, {now.Add(time.Hour).Unix(), time.Hour + time.Minute}} {
 		u := fmt.Sprint("odd", i)
-		b.Note(credit.Act{Account: "shop", OpenID: u, ID: "x", MsgType: "event", Event: "SCAN", CreateTime: create, ReceivedAt: b.now.UnixMilli()})
+		b.Note(credit.Act{Account: "shop", OpenID: u, ID: "x", MsgType: "event", Event: "SCAN", CreateTime: c.create, ReceivedAt: now.UnixMilli()})
 		b.does(says)
-		require.Equal(t, credit.Granted, b.Take(t.Context(), "shop", u, 3, b.now).Verdict)
-		at := b.now
-		b.now = b.now.Add(time.Minute)
-		require.Equal(t, credit.Closed, b.Take(t.Context(), "shop", u, 1, at).Verdict, "created %d", create)
-		b.now = at
+		take := func(at time.Time) credit.Verdict {
+			b.now = at
+			return b.Take(t.Context(), credit.Want{Account: "shop", OpenID: u, Message: at.String(), N: 1, Cause: now}).Verdict
+		}
+		require.Equal(t, credit.Granted, take(now))
+		require.Equal(t, credit.Granted, take(now.Add(c.valid-time.Second)))
+		require.Equal(t, credit.Closed, take(now.Add(c.valid)), "created %d", c.create)
+		b.now = now
 	}
+}
+
+// A message takes once, however often it asks: it may have died in between. What it
+// has not used comes back once, and never more than the window had.
+func TestMessagesTakeOnce(t *testing.T) {
+	b := newBook(t, credit.DefaultConfig())
+	at := b.does(says)
+	first := b.ask("long", 4, at)
+	require.Equal(t, credit.Granted, first.Verdict)
+	require.Equal(t, credit.Granted, b.ask("long", 4, at).Verdict, "it came back after a crash")
+	require.Equal(t, credit.UsedUp, b.take(2, at).Verdict)
+	b.Back(t.Context(), first, 3)
+	b.Back(t.Context(), first, 3)
+	require.Equal(t, credit.Granted, b.take(4, at).Verdict)
+	require.Equal(t, credit.UsedUp, b.take(1, at).Verdict)
+
+	b.now = b.now.Add(time.Second)
+	at = b.does(clicks)
+	old := b.ask("old", 3, at)
+	b.now = b.now.Add(time.Second)
+	at = b.does(says)
+	b.Back(t.Context(), old, 3)
+	require.Equal(t, credit.UsedUp, b.take(6, at).Verdict, "five are five")
+	require.Equal(t, credit.Granted, b.take(5, at).Verdict)
+
+	b.now = b.now.Add(time.Second)
+	unseen := b.now
+	require.Equal(t, credit.Unknown, b.ask("early", 2, unseen).Verdict)
+	require.Equal(t, credit.Unknown, b.ask("early", 2, unseen).Verdict)
+	b.does(credit.Act{MsgType: "text", ReceivedAt: unseen.UnixMilli()})
+	require.Equal(t, credit.Granted, b.take(3, unseen).Verdict, "two were owed, not four")
+	require.Equal(t, credit.UsedUp, b.take(1, unseen).Verdict)
+}
+
+// Doors have clocks of their own: a message that was received "before" a menu of
+// the same moment opens its window all the same, and a debt is its own act's.
+func TestLateActsCount(t *testing.T) {
+	b := newBook(t, credit.DefaultConfig())
+	said := b.now
+	b.now = b.now.Add(time.Second)
+	pressed := b.does(clicks)
+	b.does(credit.Act{MsgType: "text", ReceivedAt: said.UnixMilli()})
+	require.Equal(t, credit.Granted, b.take(5, said).Verdict)
+	require.Equal(t, credit.UsedUp, b.take(1, pressed).Verdict)
+
+	b.now = b.now.Add(time.Second)
+	lost := b.now
+	require.Equal(t, credit.Unknown, b.take(1, lost).Verdict, "nobody notes this one")
+	b.now = b.now.Add(time.Second)
+	at := b.does(says)
+	require.Equal(t, credit.Granted, b.take(5, at).Verdict, "and it is not charged to the next")
 }
 
 // Against a plain reading of the rule: one grant, which acts raise.
@@ -224,7 +291,7 @@ func TestLedgerFollowsTheRule(t *testing.T) {
 			}
 			at = b.does(act)
 			left = max(left, w.Count)
-			if e := b.now.Truncate(time.Second).Add(w.Valid); e.After(till) {
+			if e := at.Add(w.Valid); e.After(till) {
 				till = e
 			}
 		case at.IsZero():
@@ -263,7 +330,7 @@ func TestRedisAway(t *testing.T) {
 	for range 9000 {
 		l.Note(credit.Act{Account: "shop", OpenID: "u", ID: "x", MsgType: "text", ReceivedAt: time.Now().UnixMilli()})
 	}
-	require.Equal(t, credit.Unknown, l.Take(t.Context(), "shop", "u", 1, time.Now()).Verdict)
+	require.Equal(t, credit.Unknown, l.Take(t.Context(), credit.Want{Account: "shop", OpenID: "u", Message: "m", N: 1, Cause: time.Now()}).Verdict)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, l.Run(ctx))

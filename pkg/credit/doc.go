@@ -14,8 +14,9 @@
 // Invariant: the ledger only ever advises. It refuses when it has seen the act
 // that a reply answers and knows that the window is over or used up; whenever it
 // does not know (Redis away or emptied, an act that it has not heard of yet) the
-// message goes, and WeChat's answer (45015, 45047) corrects it. Taken for a reply
-// whose act is not there yet is a debt, paid when the act is noted.
+// message goes, and WeChat's answer (45015, 45047) corrects it. What is taken for a
+// reply whose act is not there yet is a debt of that act. A message takes once,
+// however often it asks, so that a crash between taking and sending costs nothing.
 //
 // On failure: Note never waits and never fails; what Redis does not take is
 // dropped and counted. Take waits for one answer of Redis at most. Keys end an

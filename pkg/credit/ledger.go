@@ -44,16 +44,13 @@ type Ledger struct {
 }
 
 // New makes a ledger; it is nil if the configuration says so or there is no
-// Redis. now may be nil.
+// Redis. A nil now is Redis' own clock.
 func New(cfg Config, r *redis.Client, now func() time.Time, reg prometheus.Registerer) (*Ledger, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if cfg.Off || r == nil {
 		return nil, nil
-	}
-	if now == nil {
-		now = time.Now
 	}
 	l := &Ledger{
 		cfg: cfg, redis: r, now: now, acts: make(chan Act, waiting),
@@ -74,22 +71,29 @@ type Ticket struct {
 	Till    time.Time // when the window ends; zero if that is not known
 	account string
 	openid  string
+	message string
 	at      string // the newest act then
 	cause   int64
-	n       int
 }
 
-// Take takes n messages to a follower, who is answered for what he did at cause
-// (when that was received). A refused ticket has taken nothing. That Redis is away
-// is Unknown.
-func (l *Ledger) Take(ctx context.Context, account, openid string, n int, cause time.Time) Ticket {
-	t := Ticket{Verdict: Unknown, account: account, openid: openid, cause: cause.UnixMilli(), n: n}
+// Want is what is taken: N messages to a follower, who is answered for what he did
+// at Cause (when that was received). Message is ours: the same one may ask again,
+// also after a crash, without taking twice.
+type Want struct {
+	Account, OpenID, Message string
+	N                        int
+	Cause                    time.Time
+}
+
+// Take takes. A refused ticket has taken nothing. That Redis is away is Unknown.
+func (l *Ledger) Take(ctx context.Context, w Want) Ticket {
+	t := Ticket{Verdict: Unknown, account: w.Account, openid: w.OpenID, message: w.Message, cause: w.Cause.UnixMilli()}
 	if l == nil {
 		return t
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	v, err := take.Run(ctx, l.redis, []string{key(account, openid)}, l.now().UnixMilli(), n, t.cause)
+	v, err := take.Run(ctx, l.redis, []string{key(w.Account, w.OpenID)}, l.clock(), w.N, t.cause, w.Message)
 	if said, ok := v.([]any); err == nil && ok && len(said) == 3 {
 		verdict, _ := said[0].(string)
 		t.Verdict = Verdict(verdict)
@@ -99,18 +103,26 @@ func (l *Ledger) Take(ctx context.Context, account, openid string, n int, cause 
 			t.Till = time.UnixMilli(ms)
 		}
 	}
-	l.verdicts.WithLabelValues(account, string(t.Verdict)).Inc()
+	l.verdicts.WithLabelValues(w.Account, string(t.Verdict)).Inc()
 	return t
 }
 
-// Back gives back what the ticket took and n messages of it did not use.
+// clock is the time to go by: ” is Redis' own, which all nodes share.
+func (l *Ledger) clock() string {
+	if l.now == nil {
+		return ""
+	}
+	return strconv.FormatInt(l.now().UnixMilli(), 10)
+}
+
+// Back gives back n messages that the ticket's message took and did not use.
 func (l *Ledger) Back(ctx context.Context, t Ticket, n int) {
-	if l == nil || n <= 0 || t.at == "" || t.Verdict.Refused() {
+	if l == nil || n <= 0 || t.Verdict.Refused() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
 	defer cancel()
-	_, _ = back.Run(ctx, l.redis, []string{key(t.account, t.openid)}, t.at, min(n, t.n), string(t.Verdict)) // it advises
+	_, _ = back.Run(ctx, l.redis, []string{key(t.account, t.openid)}, t.message, n) // it advises
 }
 
 // WeChat's codes for a window that is over and for one that is used up.
@@ -119,21 +131,22 @@ const (
 	codeUsedUp = 45047
 )
 
-// Learn hears WeChat's refusal of a message that went with this ticket. Codes that
-// say nothing about windows are not heard.
-func (l *Ledger) Learn(ctx context.Context, t Ticket, errcode int) {
+// Learn hears WeChat's refusal of a message that went with this ticket, and says
+// whether it was about windows; other codes are not heard.
+func (l *Ledger) Learn(ctx context.Context, t Ticket, errcode int) bool {
 	verdict := map[int]Verdict{codeClosed: Closed, codeUsedUp: UsedUp}[errcode]
 	if l == nil || verdict == "" {
-		return
+		return verdict != ""
 	}
 	l.learned.WithLabelValues(t.account, string(verdict)).Inc()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
 	defer cancel()
-	till := l.now()
+	till := time.UnixMilli(t.cause)
 	if verdict == UsedUp { // if it knows no window, it has one to remember until something happens
-		till = till.Add(after)
+		till = time.Now().Add(after)
 	}
 	_, _ = learn.Run(ctx, l.redis, []string{key(t.account, t.openid)}, t.at, string(verdict), till.UnixMilli(), t.cause, after.Milliseconds()) // it advises
+	return true
 }
 
 // Erase forgets a follower and reports whether anything was known.

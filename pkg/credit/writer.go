@@ -17,7 +17,7 @@ const (
 // Note hears what a follower did. It never waits: an act that finds no room is
 // dropped, and the ledger does not know it.
 func (l *Ledger) Note(a Act) {
-	if l == nil || a.OpenID == "" {
+	if l == nil || a.OpenID == "" || l.cfg.window(a).Count == 0 {
 		return
 	}
 	select {
@@ -83,7 +83,15 @@ func (l *Ledger) write(ctx context.Context, calls []*redis.Call) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	note.RunAll(ctx, l.redis, calls)
+	again := calls[:0]
 	for _, c := range calls {
+		if c.Err != nil {
+			c.Err = nil
+			again = append(again, c)
+		}
+	}
+	note.RunAll(ctx, l.redis, again) // once more: an act is noted once, however often it is told
+	for _, c := range again {
 		if c.Err != nil {
 			l.dropped.Inc()
 		}

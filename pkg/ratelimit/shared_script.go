@@ -157,7 +157,7 @@ local pen = math.ceil(math.max(J - spread, 0))
 
 local tu, tf, last, turn, tend = n(3), n(4), n(5), h[6] or '', n(7)
 local fresh
-if cold then fresh = now + settle elseif differs then fresh = math.max(now, last) + JMAX end
+if cold then fresh = now + settle elseif differs and stored.us == 0 and stored.f == 0 then fresh = now + gap elseif differs then fresh = math.max(now, last) + JMAX end
 local rest = 0
 if fresh then
   -- What was given out before has gone by then, also if the limit changes again.

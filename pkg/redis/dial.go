@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -14,7 +15,8 @@ import (
 // over stillborn, with the error in it: after PoolSize failed dials go-redis would
 // answer from memory and look once a second whether the server is back. Shared
 // permits take a failed command for a sign that Redis is away at this moment, and
-// everything else wants to notice its return as soon as it asks.
+// everything else wants to notice its return as soon as it asks. (Of sentinels that
+// are all away go-redis tells in its own way, with the look once a second.)
 func dialer(timeout time.Duration, t *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	dial := goredis.NewDialer(&goredis.Options{DialTimeout: timeout, TLSConfig: t})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -41,6 +43,10 @@ func (s stillborn) RemoteAddr() net.Addr           { return s.to }
 func (stillborn) SetDeadline(time.Time) error      { return nil }
 func (stillborn) SetReadDeadline(time.Time) error  { return nil }
 func (stillborn) SetWriteDeadline(time.Time) error { return nil }
+
+// SyscallConn fails, by which go-redis finds a connection dead before it takes it
+// from among the idle ones: that is where one lands whose caller had no more time.
+func (s stillborn) SyscallConn() (syscall.RawConn, error) { return nil, s.err }
 
 // remote is the address that could not be reached.
 type remote struct{ network, addr string }

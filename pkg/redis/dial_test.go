@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"net"
 	"syscall"
 	"testing"
@@ -32,8 +33,16 @@ func TestItsReturnIsFoundByTheFirstCommand(t *testing.T) {
 		require.ErrorContains(t, err, addr)
 	}
 
+	// Callers who leave before their connection failed leave nothing dead behind.
+	for range 5 * cfg.PoolSize {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, c.Ping(ctx))
+	}
 	s, err := redismem.Start(addr)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	require.NoError(t, c.Ping(t.Context()))
+	for range 2 * cfg.PoolSize {
+		require.NoError(t, c.Ping(t.Context()))
+	}
 }
