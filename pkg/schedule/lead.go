@@ -60,9 +60,10 @@ func (l *leader) rounds(ctx context.Context) error {
 		if err == nil {
 			next, err = l.round(ctx)
 		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // whatever failed, it is the end
+		}
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err == nil:
 			good = time.Now()
 			l.met.rounds.WithLabelValues("ok").Inc()

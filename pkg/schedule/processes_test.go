@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -75,7 +74,8 @@ func TestANode(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
-	fmt.Println("up")
+	_, err = os.Stdout.WriteString("up\n")
+	require.NoError(t, err)
 	require.NoError(t, s.Run(ctx))
 }
 

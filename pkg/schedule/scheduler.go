@@ -23,9 +23,11 @@ import (
 const (
 	// pollEvery is how often the leader looks for what somebody asked for.
 	pollEvery = time.Second
-	// seeEvery is how often each node looks at what the jobs have achieved.
-	seeEvery = 15 * time.Second
-	maxJobs  = 100
+	// seesPerPoll is how many polls lie between a node's looks at what the jobs have
+	// achieved; seeTimeout bounds one.
+	seesPerPoll = 15
+	seeTimeout  = 15 * time.Second
+	maxJobs     = 100
 )
 
 // Options are what a scheduler works with; it closes none of it.

@@ -37,7 +37,7 @@ func (s *seen) get(job string) (p progress, now time.Time, known bool) {
 // watch looks at what the jobs have achieved, on every node: one that leads
 // nothing tells as well that nobody does.
 func (s *Scheduler) watch(ctx context.Context) {
-	every := max(seeEvery*s.o.Poll/pollEvery, s.o.Poll)
+	every := seesPerPoll * s.o.Poll
 	var met, away bool
 	for {
 		if err := s.see(ctx, &met); err != nil && ctx.Err() == nil {
@@ -60,7 +60,7 @@ func (s *Scheduler) watch(ctx context.Context) {
 }
 
 func (s *Scheduler) see(ctx context.Context, met *bool) error {
-	ctx, cancel := context.WithTimeout(ctx, seeEvery)
+	ctx, cancel := context.WithTimeout(ctx, seeTimeout)
 	defer cancel()
 	now, err := s.o.Store.now(ctx)
 	if err != nil {
