@@ -42,7 +42,7 @@ func noTurn(err error) bool {
 type seat struct {
 	place *dialogue.Place // nil: nobody needs to know
 	at    place
-	moved bool            // the dialogue, for this callback
+	moved bool // the dialogue, for this callback
 	wants engine.Wants
 	user  string          // business user, if wanted
 	last  []engine.Action // if wanted
