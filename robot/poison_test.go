@@ -2,6 +2,7 @@ package robot_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 // poisonous is a business system that hangs, or answers 100 MB.
 func poisonous(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // until then the server does not see that the caller has left
 		if strings.HasPrefix(r.URL.Path, "/ask hang") {
 			<-r.Context().Done()
 			return
