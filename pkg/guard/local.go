@@ -93,13 +93,13 @@ func (c *localCache) drop(resource string) {
 	}
 }
 
-// dropPerson forgets everything of a person.
-func (c *localCache) dropPerson(digest string) {
+// dropPerson forgets everything of a person (place.person).
+func (c *localCache) dropPerson(who string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.order.Front(); e != nil; {
 		next := e.Next()
-		if entry, _ := e.Value.(localEntry); entry.place.person == digest {
+		if entry, _ := e.Value.(localEntry); entry.place.person == who {
 			c.remove(e)
 		}
 		e = next

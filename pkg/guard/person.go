@@ -67,17 +67,17 @@ func (g *Guard) Erase(ctx context.Context, person string) (places int, err error
 	return len(found), nil
 }
 
-// voidPerson is void for everything of a person.
-func (g *Guard) voidPerson(digest string) {
+// voidPerson is void for everything of a person (place.person).
+func (g *Guard) voidPerson(who string) {
 	g.voids.Add(1)
 	g.mu.Lock()
 	for _, f := range g.flights {
-		if f.place.person == digest {
+		if f.place.person == who {
 			f.voided++
 		}
 	}
 	g.mu.Unlock()
-	g.local.dropPerson(digest)
+	g.local.dropPerson(who)
 }
 
 // What Redis knows of persons lies in one slot, with the beat, so that one clock
