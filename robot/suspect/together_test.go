@@ -60,7 +60,7 @@ func TestTogether(t *testing.T) {
 	require.Empty(t, together.next)
 }
 
-// What fails fails for those who asked, and the next ones ask anew.
+// A failure is that of all who asked together, and the next ones ask anew.
 func TestTogetherFails(t *testing.T) {
 	var away atomic.Bool
 	together := &together{write: func(context.Context, []entry) (bool, error) {
