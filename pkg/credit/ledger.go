@@ -160,9 +160,3 @@ func (l *Ledger) Erase(ctx context.Context, account, openid string) (bool, error
 	}
 	return found, nil
 }
-
-// args are the arguments of note.
-func (l *Ledger) args(a Act) []any {
-	w := l.cfg.window(a)
-	return []any{a.ReceivedAt, a.ID, w.Count, strconv.FormatInt(w.until(a), 10), after.Milliseconds()}
-}

@@ -28,11 +28,11 @@ if count < 0 or left < 0 then
 else
   left = math.max(left, count)
 end
-redis.call('HSET', KEYS[1], 'cap', left)
+local most = left
 if left > 0 and h[6] == ARGV[1] then left = math.max(0, left - tonumber(h[5] or '0')) end
 till = math.max(till, ends)
-if not late then redis.call('HSET', KEYS[1], 'at', ARGV[1], 'id', ARGV[2]) end
-redis.call('HSET', KEYS[1], 'left', left, 'till', string.format('%.0f', till), 'debt', 0)
+redis.call('HSET', KEYS[1], 'at', late and h[1] or ARGV[1], 'id', late and h[2] or ARGV[2], 'left', left, 'cap', most,
+  'till', string.format('%.0f', till), 'debt', 0)
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(till - received, 0) + tonumber(ARGV[5])))
 return 1`)
 

@@ -58,6 +58,25 @@ func (l *Ledger) flush(ctx context.Context) {
 	}
 }
 
+// noted is an act on its way to Redis. One block of memory serves the whole call.
+type noted struct {
+	call                 redis.Call
+	keys                 [1]string
+	args                 [5]any
+	id                   string
+	received, count, end int64
+}
+
+func (l *Ledger) call(a Act) *redis.Call {
+	w := l.cfg.window(a)
+	n := &noted{keys: [1]string{key(a.Account, a.OpenID)}, id: a.ID, received: a.ReceivedAt, count: int64(w.Count), end: w.until(a)}
+	n.args = [5]any{&n.received, &n.id, &n.count, &n.end, &afterMillis}
+	n.call = redis.Call{Keys: n.keys[:], Args: n.args[:]}
+	return &n.call
+}
+
+var afterMillis = after.Milliseconds()
+
 // gather takes what has come while the last batch was out.
 func (l *Ledger) gather(first Act) []*redis.Call {
 	calls := []*redis.Call{l.call(first)}
@@ -70,10 +89,6 @@ func (l *Ledger) gather(first Act) []*redis.Call {
 		}
 	}
 	return calls
-}
-
-func (l *Ledger) call(a Act) *redis.Call {
-	return &redis.Call{Keys: []string{key(a.Account, a.OpenID)}, Args: l.args(a)}
 }
 
 // patience is how long one batch may take: acts of a moment ago are worth little.

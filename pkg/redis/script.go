@@ -30,7 +30,7 @@ func NewScript(src string) *Script {
 // that a mistake shows on a single server and not first in a cluster. The result is int64,
 // string, []any or nil (Lua's false and nil).
 func (s *Script) Run(ctx context.Context, c *Client, keys []string, args ...any) (any, error) {
-	tail, err := s.tail(c, keys, args)
+	tail, err := s.tail(make([]any, 0, 1+len(keys)+len(args)), c, keys, args)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 // Call is one run of a script in a batch: what is asked, and what became of it.
 type Call struct {
 	Keys []string
-	Args []any
+	Args []any // pointers to strings and int64 too, for which nothing is copied
 
 	// Result is as of Run. It counts only while Err is nil.
 	Result any
@@ -26,12 +26,13 @@ func (s *Script) RunAll(ctx context.Context, c *Client, calls []*Call) {
 	pipe := c.rdb.Pipeline()
 	cmds := make([]*goredis.Cmd, len(calls))
 	for i, call := range calls {
-		tail, err := s.tail(c, call.Keys, call.Args)
+		words := append(make([]any, 0, 3+len(call.Keys)+len(call.Args)), "evalsha", &s.sha)
+		words, err := s.tail(words, c, call.Keys, call.Args)
 		if err != nil {
 			call.Err = err
 			continue
 		}
-		cmds[i] = goredis.NewCmd(ctx, append([]any{"evalsha", s.sha}, tail...)...)
+		cmds[i] = goredis.NewCmd(ctx, words...)
 		_ = pipe.Process(ctx, once{cmds[i]}) // only queues
 	}
 	if pipe.Len() == 0 {
@@ -64,9 +65,8 @@ func (s *Script) settle(ctx context.Context, c *Client, call *Call, cmd *goredis
 	}
 }
 
-// tail is what follows the script's name: keys and arguments.
-func (s *Script) tail(c *Client, keys []string, args []any) ([]any, error) {
-	tail := make([]any, 0, 1+len(keys)+len(args))
+// tail appends what follows the script's name: keys and arguments.
+func (s *Script) tail(tail []any, c *Client, keys []string, args []any) ([]any, error) {
 	tail = append(tail, len(keys))
 	for _, k := range keys {
 		if tagOf(k) != tagOf(keys[0]) {
