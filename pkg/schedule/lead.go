@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/fault"
 	"tidegate/pkg/lease"
 )
 
@@ -184,6 +186,9 @@ func (l *leader) beginDue(ctx context.Context, j Job, now time.Time) error {
 		return lease.ErrLost
 	}
 	if err := l.begin(ctx, r, now); err != nil {
+		if fault.KindOf(err) == fault.Ambiguous {
+			err = errors.Join(err, errUnsure)
+		}
 		return err
 	}
 	r.valid = l.valid

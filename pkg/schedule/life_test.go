@@ -123,6 +123,24 @@ func TestASpecificationIsChanged(t *testing.T) {
 	})
 }
 
+// What the old specification promised while nobody led is not forgotten: caught up
+// with, or missed, but never without a row.
+func TestASpecificationIsChangedWhileNobodyLeads(t *testing.T) {
+	each(t, func(w *world) {
+		j := hourly("report", note) // at ten past
+		n := w.start("a", 0, j)
+		w.leader(n)
+		w.clock.step(10 * time.Minute)
+		w.eventually("one slot", func() bool { return w.states("report")[schedule.Done] == 1 })
+		n.stop()
+		w.clock.step(65 * time.Minute) // 13:15
+		j.Spec = spec(t, "0 6 * * *", "UTC")
+		w.leader(w.start("b", 0, j))
+		w.eventually("the old slot", func() bool { return len(w.effects("report")) == 2 })
+		require.Equal(t, []time.Time{at(12, 10), at(13, 10)}, w.effects("report"))
+	})
+}
+
 // The fence rises also when the clock of Redis, from which it comes, went back.
 func TestTheFenceOutlivesTheClockOfRedis(t *testing.T) {
 	each(t, func(w *world) {

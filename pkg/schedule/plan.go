@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"tidegate/pkg/fault"
@@ -24,12 +25,12 @@ type planned struct {
 }
 
 // plan makes a row for every slot of a job since the last one planned, up to
-// now. A job that is new begins now, and so does one whose specification was
-// changed: the new one has no past.
+// now. A job that is new begins now. One whose specification was changed has what
+// the old one still promised until now, and no other past.
 func (t term) plan(ctx context.Context, j Job, now time.Time) (planned, error) {
 	var p planned
 	err := t.tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		until, err := planOf(ctx, tx, j, now)
+		until, missed, err := planOf(ctx, tx, j, now)
 		if err != nil {
 			return err
 		}
@@ -39,7 +40,7 @@ func (t term) plan(ctx context.Context, j Job, now time.Time) (planned, error) {
 		}
 		b := batch{job: j, now: now, room: maxWaiting - waiting}
 		p = b.walk(until)
-		p.missed = len(b.missed)
+		p.missed = missed + len(b.missed)
 		if p.until.Equal(until) {
 			return nil
 		}
@@ -60,22 +61,50 @@ func (s *Store) meet(ctx context.Context, j Job, now time.Time) error {
 	return err
 }
 
-// planOf gives the slot up to which a job is planned.
-func planOf(ctx context.Context, tx *sqldb.Tx, j Job, now time.Time) (time.Time, error) {
+// planOf gives the slot up to which a job is planned, and how many of a former
+// specification were missed.
+func planOf(ctx context.Context, tx *sqldb.Tx, j Job, now time.Time) (_ time.Time, missed int, err error) {
 	spec := j.Spec.named()
 	var was string
 	var until int64
-	err := tx.QueryRow(ctx, "SELECT spec, planned FROM job_plan WHERE job = $1", j.Name).Scan(&was, &until)
+	err = tx.QueryRow(ctx, "SELECT spec, planned FROM job_plan WHERE job = $1", j.Name).Scan(&was, &until)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
 		until = now.UnixMilli()
 		_, err = tx.Exec(ctx, "INSERT INTO job_plan (job, spec, planned, first_seen, done_slot, done_at) VALUES ($1, $2, $3, $3, 0, 0)", j.Name, spec, until)
 	case err == nil && was != spec:
+		if missed, err = planFormer(ctx, tx, j, was, time.UnixMilli(until), now); err != nil {
+			return time.Time{}, 0, err
+		}
 		// Never back: a slot of the old specification must not come again.
 		until = max(until, now.UnixMilli())
 		_, err = tx.Exec(ctx, "UPDATE job_plan SET spec = $1, planned = $2 WHERE job = $3", spec, until, j.Name)
 	}
-	return time.UnixMilli(until), err
+	return time.UnixMilli(until), missed, err
+}
+
+// planFormer plans the slots that a former specification promised until now:
+// nobody may have led while they came.
+func planFormer(ctx context.Context, tx *sqldb.Tx, j Job, was string, until, now time.Time) (missed int, err error) {
+	i := strings.LastIndex(was, " in ")
+	if i < 0 {
+		return 0, nil
+	}
+	if j.Spec, err = ParseSpec(was[:i], was[i+len(" in "):]); err != nil {
+		return 0, nil //nolint:nilerr // of a release that writes them in another way
+	}
+	for {
+		b := batch{job: j, now: now, room: planBatch}
+		p := b.walk(until)
+		if err := b.write(ctx, tx); err != nil {
+			return missed, err
+		}
+		missed += len(b.missed)
+		if !p.more {
+			return missed, nil
+		}
+		until = p.until
+	}
 }
 
 // batch is the slots of one transaction.

@@ -183,5 +183,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // steppedDown tells that an error ends a leader's term.
 func steppedDown(err error) bool {
-	return errors.Is(err, ErrOvertaken) || errors.Is(err, lease.ErrLost)
+	return errors.Is(err, ErrOvertaken) || errors.Is(err, lease.ErrLost) || errors.Is(err, errUnsure)
 }
+
+// errUnsure ends a term in which a run was or was not begun, and nobody works it:
+// the next leader finds it under an older fence and decides.
+var errUnsure = errors.New("it is not known whether the run was begun")
