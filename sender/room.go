@@ -134,11 +134,13 @@ func (c caller) StableToken(ctx context.Context, appID, secret string, force boo
 	return t.Token, t.Life, err
 }
 
-// Handler serves the push API: POST /v1/pushes, and problems for the rest.
+// Handler serves the push API: POST /v1/pushes and /v1/pushes:batch, and problems for the rest.
 func (s *Sender) Handler() http.Handler {
 	m := http.NewServeMux()
 	m.Handle("POST /v1/pushes", s.intake.Handler())
 	m.Handle("/v1/pushes", api.OnlyMethods(http.MethodPost))
+	m.Handle("POST /v1/pushes:batch", s.intake.BatchHandler())
+	m.Handle("/v1/pushes:batch", api.OnlyMethods(http.MethodPost))
 	m.HandleFunc("/", api.NotFound)
 	return m
 }

@@ -27,18 +27,27 @@ const MaxDepth = 16
 // fault.Invalid, with ErrTooLarge or ErrMediaType in the chain where HTTP has
 // a status for it.
 func Decode(w http.ResponseWriter, r *http.Request, limit int64, dst any) error {
-	if err := checkHeaders(r); err != nil {
+	body, err := ReadBody(w, r, limit)
+	if err != nil {
 		return err
+	}
+	return DecodeBytes(body, dst)
+}
+
+// ReadBody reads a JSON body of at most limit bytes, and refuses other kinds.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if err := checkHeaders(r); err != nil {
+		return nil, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return fault.New(fault.Invalid, decodeOp, "%w: at most %d bytes are taken", ErrTooLarge, limit)
+			return nil, fault.New(fault.Invalid, decodeOp, "%w: at most %d bytes are taken", ErrTooLarge, limit)
 		}
-		return fault.New(fault.Invalid, decodeOp, "the body ended early: %w", err)
+		return nil, fault.New(fault.Invalid, decodeOp, "the body ended early: %w", err)
 	}
-	return DecodeBytes(body, dst)
+	return body, nil
 }
 
 func checkHeaders(r *http.Request) error {

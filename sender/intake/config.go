@@ -9,6 +9,8 @@ import (
 type Config struct {
 	// MaxBody is the largest request in bytes.
 	MaxBody int64 `koanf:"max_body"`
+	// MaxBatchBody is the largest request with a batch of pushes.
+	MaxBatchBody int64 `koanf:"max_batch_body"`
 	// MaxInFlight bounds requests worked at once; more get 503.
 	MaxInFlight int `koanf:"max_in_flight"`
 	// PublishTimeout bounds waiting for the queue.
@@ -17,7 +19,7 @@ type Config struct {
 
 // DefaultConfig fits the write timeout of run.DefaultHTTPConfig.
 func DefaultConfig() Config {
-	return Config{MaxBody: 64 << 10, MaxInFlight: 1024, PublishTimeout: 3 * time.Second}
+	return Config{MaxBody: 64 << 10, MaxBatchBody: 4 << 20, MaxInFlight: 1024, PublishTimeout: 3 * time.Second}
 }
 
 // Validate names the first setting that cannot work.
@@ -25,6 +27,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.MaxBody < 1024 || c.MaxBody > 256<<10:
 		return fmt.Errorf("intake.max_body %d: use 1024 to %d bytes", c.MaxBody, 256<<10)
+	case c.MaxBatchBody < c.MaxBody || c.MaxBatchBody > 64<<20:
+		return fmt.Errorf("intake.max_batch_body %d: use max_body to %d bytes", c.MaxBatchBody, 64<<20)
 	case c.MaxInFlight < 1:
 		return fmt.Errorf("intake.max_in_flight %d: use 1 or more", c.MaxInFlight)
 	case c.PublishTimeout < 10*time.Millisecond || c.PublishTimeout > time.Minute:

@@ -52,11 +52,12 @@ type Deps struct {
 
 // Intake is the push API. It is safe for concurrent use.
 type Intake struct {
-	cfg    Config
-	d      Deps
-	keys   *keyStore
-	met    *metrics
-	places chan struct{}
+	cfg     Config
+	d       Deps
+	keys    *keyStore
+	met     *metrics
+	places  chan struct{}
+	batches chan struct{}
 
 	mu     sync.RWMutex
 	appIDs map[string]string // account → appid
@@ -79,7 +80,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Intake, error) {
 		d.Now = time.Now
 	}
 	d.Log = d.Log.Named("intake")
-	return &Intake{cfg: cfg, d: d, keys: keys, met: met, places: make(chan struct{}, cfg.MaxInFlight)}, nil
+	return &Intake{cfg: cfg, d: d, keys: keys, met: met, places: make(chan struct{}, cfg.MaxInFlight), batches: make(chan struct{}, min(maxBatches, cfg.MaxInFlight))}, nil
 }
 
 // SetAccounts replaces the accounts: name → appid.
@@ -107,18 +108,18 @@ func (in *Intake) Run(ctx context.Context) error {
 
 // Handler serves POST /v1/pushes.
 func (in *Intake) Handler() http.Handler {
-	return in.bounded(in.d.Keys.Authorize(api.PushesWrite, http.HandlerFunc(in.serve)))
+	return in.bounded(in.places, in.d.Keys.Authorize(api.PushesWrite, http.HandlerFunc(in.serve)))
 }
 
-// bounded refuses what exceeds MaxInFlight before anything is read or asked.
-func (in *Intake) bounded(next http.Handler) http.Handler {
+// bounded refuses what finds no place before anything is read or asked.
+func (in *Intake) bounded(places chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case in.places <- struct{}{}:
-			defer func() { <-in.places }()
+		case places <- struct{}{}:
+			defer func() { <-places }()
 			next.ServeHTTP(w, r)
 		default:
-			err := fault.New(fault.Unavailable, "accept push", "%d requests are being worked already", in.cfg.MaxInFlight).WithRetryAfter(time.Second)
+			err := fault.New(fault.Unavailable, "accept push", "%d requests are being worked already", cap(places)).WithRetryAfter(time.Second)
 			in.met.seen(err, 0)
 			in.refuse(w, err)
 		}
@@ -146,19 +147,13 @@ func (in *Intake) take(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	now := in.d.Now()
-	expires, err := req.check(now)
-	if err != nil {
-		return "", err
-	}
-	appID, err := in.account(app, req.Account)
+	p, err := in.planFor(req, app, in.d.Now(), traceParent(r))
 	if err != nil {
 		return "", err
 	}
 	// A caller that goes away must not leave a push half accepted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.cfg.PublishTimeout)
 	defer cancel()
-	p := plan{req: req, app: app.Name, user: idgen.User(appID, req.OpenID), at: now, expires: expires, trace: traceParent(r)}
 	if req.IdempotencyKey != "" {
 		return in.acceptKeyed(ctx, p)
 	}
@@ -173,6 +168,19 @@ type plan struct {
 	at      time.Time
 	expires time.Time
 	trace   string
+}
+
+// planFor checks a request.
+func (in *Intake) planFor(req *Request, app api.App, now time.Time, trace string) (plan, error) {
+	expires, err := req.check(now)
+	if err != nil {
+		return plan{}, err
+	}
+	appID, err := in.account(app, req.Account)
+	if err != nil {
+		return plan{}, err
+	}
+	return plan{req: req, app: app.Name, user: idgen.User(appID, req.OpenID), at: now, expires: expires, trace: trace}, nil
 }
 
 func (in *Intake) account(app api.App, account string) (appID string, err error) {
@@ -212,7 +220,7 @@ func (in *Intake) acceptKeyed(ctx context.Context, p plan) (string, error) {
 		return "", err
 	}
 	if existed && stored.BodyHash != body {
-		return "", fault.New(fault.Conflict, "idempotency_key", "it was used for another push: use a new key for a new message").WithField("idempotency_key")
+		return "", errOtherPush
 	}
 	if stored.Published {
 		in.met.repeats.Inc()
@@ -228,6 +236,8 @@ func (in *Intake) acceptKeyed(ctx context.Context, p plan) (string, error) {
 	}
 	return stored.ID, nil
 }
+
+var errOtherPush = fault.New(fault.Conflict, "idempotency_key", "it was used for another push: use a new key for a new message").WithField("idempotency_key")
 
 func (in *Intake) publish(ctx context.Context, p plan, id, hash string, at time.Time) error {
 	l := p.req.letter(p.app, id, hash, p.trace, at, p.expires)

@@ -61,12 +61,7 @@ func (v *Values) UnmarshalJSON(b []byte) error {
 // read takes the body strictly.
 func (in *Intake) read(w http.ResponseWriter, r *http.Request) (*Request, error) {
 	var req Request
-	var odd *valueError
-	err := api.Decode(w, r, in.cfg.MaxBody, &req)
-	if errors.As(err, &odd) {
-		return nil, invalid("data."+cut(odd.key), "it must be a string: write \"12\" for 12, and the bare value instead of {\"value\": …}")
-	}
-	if err != nil {
+	if err := named(api.Decode(w, r, in.cfg.MaxBody, &req)); err != nil {
 		return nil, err
 	}
 	switch keys := r.Header.Values("Idempotency-Key"); {
@@ -81,6 +76,15 @@ func (in *Intake) read(w http.ResponseWriter, r *http.Request) (*Request, error)
 	}
 	req.defaults()
 	return &req, nil
+}
+
+// named says which value of the data is no string.
+func named(err error) error {
+	var odd *valueError
+	if errors.As(err, &odd) {
+		return invalid("data."+cut(odd.key), "it must be a string: write \"12\" for 12, and the bare value instead of {\"value\": …}")
+	}
+	return err
 }
 
 // cut keeps a name from outside short.
