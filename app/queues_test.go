@@ -38,7 +38,7 @@ func opsOfQueues(t *testing.T, keys ...telemetry.OpsKey) string {
 	names := queues.Names{Topics: wire.Topics{Prefix: "tidegate"}, Robot: "tidegate.robot", Receipts: "tidegate.receipts"}
 	_, err = admin.EnsureTopics(t.Context(), []kafka.TopicSpec{{Name: names.Topics.Callbacks("bank"), Partitions: 2, Replication: 1}})
 	require.NoError(t, err)
-	pub, err := kafka.NewProducer(cfg, kafka.ProducerOptions{}, zap.NewNop(), nil)
+	pub, err := kafka.NewProducer(cfg, kafka.ProducerOptions{MaxBlock: 20 * time.Second}, zap.NewNop(), nil)
 	require.NoError(t, err)
 	for range 7 {
 		_, err := pub.Publish(t.Context(), kafka.Record{Topic: names.Topics.Callbacks("bank"), Key: []byte("k"), Value: []byte("v")})

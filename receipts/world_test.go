@@ -103,7 +103,7 @@ func (w *world) startKafka() {
 	}
 	_, err = admin.EnsureTopics(w.Context(), specs)
 	require.NoError(w, err)
-	p, err := kafka.NewProducer(w.kafka, kafka.ProducerOptions{}, zap.NewNop(), nil)
+	p, err := kafka.NewProducer(w.kafka, kafka.ProducerOptions{MaxBlock: 20 * time.Second}, zap.NewNop(), nil)
 	require.NoError(w, err)
 	w.producer, w.gate = p, &gate{Producer: p}
 	w.Cleanup(func() {

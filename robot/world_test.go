@@ -146,7 +146,7 @@ func newWorld(t *testing.T, accounts ...string) *world {
 	}
 	w.ensure(w.topics.Shared()...)
 	var err error
-	w.prod, err = kafka.NewProducer(w.kafka, kafka.ProducerOptions{}, zap.NewNop(), prometheus.NewRegistry())
+	w.prod, err = kafka.NewProducer(w.kafka, kafka.ProducerOptions{MaxBlock: 20 * time.Second}, zap.NewNop(), prometheus.NewRegistry())
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -82,7 +82,7 @@ func newWorld(t *testing.T, change ...func(*wechatsim.Config)) *world {
 		_, err := w.sim.Act(t.Context(), appID, wechatsim.Text(f, "hello"))
 		require.NoError(t, err)
 	}
-	w.producer, err = kafka.NewProducer(w.kafka, kafka.ProducerOptions{}, zap.NewNop(), prometheus.NewRegistry())
+	w.producer, err = kafka.NewProducer(w.kafka, kafka.ProducerOptions{MaxBlock: 20 * time.Second}, zap.NewNop(), prometheus.NewRegistry())
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -117,6 +117,7 @@ func (s scan) partition(p int32, since time.Time) error {
 			return nil
 		}
 	}
+	wait, deadline := backoff{min: 50 * time.Millisecond, max: time.Second}, time.Now().Add(s.patience)
 	for {
 		begin, err := s.offset(p, sarama.OffsetOldest)
 		if err != nil {
@@ -126,8 +127,17 @@ func (s scan) partition(p int32, since time.Time) error {
 		if at >= end {
 			return nil
 		}
+		before := at
 		at, err = s.read(p, at, end)
-		if !errors.Is(err, sarama.ErrOffsetOutOfRange) { // retention was faster: on from what is left
+		if at > before {
+			wait.fails, deadline = 0, time.Now().Add(s.patience)
+		}
+		switch {
+		case errors.Is(err, sarama.ErrOffsetOutOfRange): // retention was faster: on from what is left
+		case isAny(err, sarama.ErrNotLeaderForPartition, sarama.ErrLeaderNotAvailable) && time.Now().Before(deadline) && s.ctx.Err() == nil:
+			wait.sleep(s.ctx.Done())
+			_ = s.client.RefreshMetadata(s.topic) // if it fails the next question tells
+		default:
 			return err
 		}
 	}

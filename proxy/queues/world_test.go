@@ -63,7 +63,7 @@ func newWorld(t *testing.T, change ...func(*queues.Config)) *world {
 	w.admin = w.newAdmin()
 	w.makeTopics("bank")
 	var err error
-	w.pub, err = kafka.NewProducer(w.cfg, kafka.ProducerOptions{}, zap.NewNop(), nil)
+	w.pub, err = kafka.NewProducer(w.cfg, kafka.ProducerOptions{MaxBlock: 20 * time.Second}, zap.NewNop(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

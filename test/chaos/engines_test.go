@@ -98,7 +98,7 @@ func produces(t *testing.T, addr string) func(int) {
 	_, err = a.EnsureTopics(t.Context(), []kafka.TopicSpec{{Name: "calibration", Partitions: 4, Replication: 1, MinInsync: 1, Retention: time.Hour}})
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
-	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{}, zap.NewNop(), nil)
+	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{MaxBlock: 20 * time.Second}, zap.NewNop(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -33,7 +33,7 @@ func newQueue(t *testing.T, topic string) *queue {
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	cfg := kafka.DefaultConfig()
 	cfg.Brokers = []string{b.Addr()}
-	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{}, zap.NewNop(), nil)
+	p, err := kafka.NewProducer(cfg, kafka.ProducerOptions{MaxBlock: 20 * time.Second}, zap.NewNop(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
