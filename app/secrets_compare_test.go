@@ -21,17 +21,20 @@ var secretName = regexp.MustCompile(`(?i)(token|secret|signature|passw|apikey|op
 // notSecret lists comparisons that look like one of secrets and are none, with
 // the reason. The key is file:function.
 var notSecret = map[string]string{
-	"pkg/control/audit.go:next":            "the chain of the audit, which is no secret",
-	"pkg/control/audit.go:end":             "the chain of the audit, which is no secret",
-	"pkg/wechat/errcode.go:ActionOf":       "names of calls",
-	"pkg/wechat/signature.go:isSignature":  "a length",
-	"receipts/store/parked.go:writeParked": "rows of one message, by the hash of its identity",
-	"receipts/store/side.go:writeSteps":    "rows of one message, by the hash of its identity",
-	"receipts/store/work.go:variant":       "rows of one message, by the hash of its identity",
-	"sender/deliver.go:try":                "a class of outcomes",
-	"sender/outcome.go:decide":             "a class of outcomes",
-	"sender/road.go:learn":                 "a class of outcomes",
-	"sender/intake/intake.go:acceptKeyed":  "the hash of a body that the caller himself has sent",
+	"pkg/control/audit.go:next":                "the chain of the audit, which is no secret",
+	"pkg/control/audit.go:end":                 "the chain of the audit, which is no secret",
+	"pkg/wechat/errcode.go:ActionOf":           "names of calls",
+	"pkg/wechat/signature.go:isSignature":      "a length",
+	"receipts/store/parked.go:writeParked":     "rows of one message, by the hash of its identity",
+	"receipts/store/side.go:writeSteps":        "rows of one message, by the hash of its identity",
+	"receipts/store/work.go:variant":           "rows of one message, by the hash of its identity",
+	"sender/deliver.go:try":                    "a class of outcomes",
+	"sender/outcome.go:decide":                 "a class of outcomes",
+	"sender/road.go:learn":                     "a class of outcomes",
+	"sender/intake/batch.go:nameAll":           "the digest of a push, of the same caller",
+	"sender/intake/keys_batch.go:rememberAll":  "the order of digests",
+	"sender/intake/keys_batch.go:publishedAll": "the order of digests",
+	"sender/intake/intake.go:acceptKeyed":      "the hash of a body that the caller himself has sent",
 }
 
 // comparers take time that depends on where their arguments differ.
