@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func TestPushBatch(t *testing.T) {
 	require.Equal(t, "1", got[0].ID)
 	require.Equal(t, "mine", got[0].IdempotencyKey)
 	var p *client.Problem
-	require.True(t, errors.As(got[1].Err, &p))
+	require.ErrorAs(t, got[1].Err, &p)
 	require.Equal(t, "openid", p.Field)
 	require.NotEmpty(t, got[1].IdempotencyKey)
 
