@@ -63,72 +63,73 @@ func (s *Sender) work(hard context.Context, st *station, p *parcel, g *progress)
 		if e, err := s.untried(hard, p, g, func() *ending { return stale(p, g, s.cfg.Retry, s.now()) }); e != nil || err != nil {
 			return e, err
 		}
-		e, wait, err := s.try(soft(), hard, st, p, g)
+		e, stop, err := s.try(soft(), hard, st, p, g)
 		if e != nil || err != nil {
 			return e, err
 		}
 		// A long wait begins here too, so that a closed road does not make
 		// the group turn all its letters over, one after the other.
-		here := min(wait, holdHere-waited)
+		here := min(stop.wait, holdHere-waited)
 		if err := sleep(soft(), here); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, "send "+p.key.ID, err)
 		}
 		if waited += here; waited >= holdHere {
-			return nil, fault.New(fault.Limited, "send "+p.key.ID, "it has to wait").WithRetryAfter(wait - here)
+			return nil, fault.New(fault.Limited, "send "+p.key.ID, "it has to wait (%s)", stop.why).WithRetryAfter(stop.wait - here)
 		}
 	}
 }
 
-// try makes at most one request. It gives an ending, or how long to wait
-// before the next try, or an error if this process should let go for now. ctx
+// try makes at most one request. It gives an ending, or a pause before the
+// next try, or an error if this process should let go for now. ctx
 // also ends when the room is to stop; behind the intent only hard counts, which
 // ends with the right to the partition: a message that was begun and not sent
 // would look doubtful to whoever finds it, so it is rather sent. Places keep
 // their number small.
-func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progress) (*ending, time.Duration, error) {
+func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progress) (*ending, pause, error) {
 	r := st.road(p.api)
 	t, wait := r.enter(s.now())
 	if wait > 0 {
-		return nil, wait, nil
+		return nil, r.closedFor(wait), nil
 	}
 	defer func() { r.back(t) }() // a ticket that learn has taken is empty
 	tok, err := s.tokens.Token(ctx, p.account)
 	if err != nil {
-		return nil, retryAfter(err, tokenPause), ctx.Err()
+		return nil, pause{retryAfter(err, tokenPause), whyToken}, ctx.Err()
 	}
 	leave, err := r.places.Acquire(ctx, p.priority)
 	if err != nil {
-		return nil, 0, err
+		return nil, pause{}, err
 	}
 	defer leave()
 	if wait := r.stillOpen(t, s.now()); wait > 0 {
-		return nil, wait, nil
+		return nil, r.closedFor(wait), nil
 	}
 	if a, refused := r.refusedTemplate(p.template, s.now()); refused && p.push() {
-		return with(end(p, g, wire.Rejected, "WeChat refuses the template", s.now()), a), 0, nil
+		return with(end(p, g, wire.Rejected, "WeChat refuses the template", s.now()), a), pause{}, nil
 	}
 	if e, err := s.untried(hard, p, g, func() *ending { return s.afford(hard, p, g) }); e != nil || err != nil {
-		return e, 0, err
+		return e, pause{}, err
 	}
 	if e, err := s.begin(hard, p, g); e != nil || err != nil {
-		return e, 0, err
+		return e, pause{}, err
 	}
 	if e, err := s.permit(hard, r, p, g); e != nil || err != nil {
-		return e, 0, err
+		return e, pause{}, err
 	}
 	a := s.request(ctx, p, g, tok.Value)
 	s.learn(hard, g, a)
 	e, wait := decide(p, g, a, s.cfg.Retry, s.now())
+	next := pause{wait, whyRetry}
 	if a.class == badToken && e == nil {
 		if _, err := s.tokens.Rejected(ctx, p.account, tok); err != nil {
-			wait = retryAfter(err, tokenPause)
+			next = pause{retryAfter(err, tokenPause), whyToken}
 		} else if g.refused > 2 {
-			wait = refusedPause
+			next = pause{refusedPause, whyToken}
 		}
 	}
 	r.learn(t, a, p.template, s.now())
 	t = ticket{}
-	return e, wait, nil
+	return e, next, nil
 }
 
 // untried ends a letter for a reason that lies before its first try. But it may
