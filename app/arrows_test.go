@@ -90,7 +90,7 @@ func pkgMay(dir string) []string {
 	case in(dir, adapters):
 		return append(seen, "pkg/crash", own(dir))
 	case in(dir, mechanisms):
-		return append(seen, "pkg/redis", "pkg/sqldb", "pkg/lease", "pkg/slice", "pkg/outhttp", own(dir))
+		return append(seen, "pkg/redis", "pkg/sqldb", "pkg/lease", "pkg/slice", "pkg/outhttp", "pkg/crash", own(dir))
 	case in(dir, []string{"pkg/lease", "pkg/slice"}):
 		return append(seen, "pkg/redis", own(dir))
 	case in(dir, []string{"pkg/api", "pkg/outhttp"}):

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/wire"
@@ -98,6 +99,7 @@ func (r *Room) apply(ctx context.Context, news []store.News, from []kafka.Record
 	a, err := r.store.Apply(ctx, news)
 	r.met.applied(a, time.Since(began))
 	if err == nil {
+		crash.At("CP13")
 		return nil
 	}
 	if fault.KindOf(err) != fault.Invalid {

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/wire"
@@ -157,6 +158,7 @@ func (s *Sender) begin(ctx context.Context, p *parcel, g *progress) (*ending, er
 	}
 	g.begun, g.firstTry = true, past.FirstTryAt
 	if past.Fresh {
+		crash.At("CP9")
 		return nil, nil
 	}
 	if past.News != "" {
@@ -195,6 +197,7 @@ func (s *Sender) permit(ctx context.Context, r *road, p *parcel, g *progress) (*
 	if e := s.lapsed(ctx, p, g); e != nil {
 		return e, nil
 	}
+	crash.At("CP10")
 	return nil, kafka.Owned(ctx) // also behind a freeze that nobody has noticed yet
 }
 
@@ -206,6 +209,7 @@ func (s *Sender) request(ctx context.Context, p *parcel, g *progress, token stri
 	in.Inc()
 	start := time.Now()
 	a := classify(p.send(context.WithoutCancel(ctx), s.wechat, token, g.part))
+	crash.At("CP12")
 	in.Dec()
 	s.met.request(p, g, a, time.Since(start), s.now())
 	return a
@@ -232,10 +236,12 @@ func (s *Sender) settle(ctx context.Context, p *parcel, g *progress, e *ending, 
 			return err
 		}
 		e.written = true
+		crash.At("CP13")
 	}
 	if err := s.outbox.Post(ctx, s.topics.Receipts(), e.receipt); err != nil {
 		return fault.Wrap(fault.Unavailable, "settle "+p.key.ID, err)
 	}
+	crash.At("CP13")
 	s.memory.settle(p.key)
 	s.met.letters.WithLabelValues(p.account, p.base.Lane, string(e.receipt.State)).Inc()
 	if e.receipt.PossibleDuplicate {

@@ -23,5 +23,12 @@
 //	CP6 spool record half written
 //	CP7 spool replay: produced, cursor not saved
 //	CP8 robot has a permit for a callback and is about to decide
+//	CP9 sender has stored the intent of a message that nobody has tried before
+//	CP10 sender has the permit for a message and is about to send it
+//	CP11 sender has written a message to WeChat's socket and has no answer
+//	CP12 sender has WeChat's answer and has told nobody
+//	CP13 an outcome is stored or its receipt published, receipts have joined a batch: the offset is not committed
+//	CP14 a group has committed offsets
 //	CP15 sender has got an access token and has not published it to the others
+//	CP16 a leader has begun the slot of a job in the database and has not run it
 package crash

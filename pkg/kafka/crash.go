@@ -9,10 +9,11 @@ import (
 	"tidegate/pkg/crash"
 )
 
-// watchProduce puts crash point CP3 (produced, unacked) where it belongs: behind
-// the write of a produce request to the broker's socket, before its answer can
-// be read. Nothing of it is in a release.
-func watchProduce(conf *sarama.Config) {
+// watchRequests puts crash points CP3 (produced, unacked) and CP14 (committed)
+// where they belong: behind the write of a produce request, or of one that
+// commits offsets, to the broker's socket, before its answer can be read. Nothing
+// of it is in a release.
+func watchRequests(conf *sarama.Config) {
 	if crash.Enabled {
 		conf.Net.Proxy.Enable = true
 		conf.Net.Proxy.Dialer = crashDialer{&net.Dialer{Timeout: conf.Net.DialTimeout, KeepAlive: conf.Net.KeepAlive}}
@@ -30,16 +31,24 @@ func (d crashDialer) Dial(network, addr string) (net.Conn, error) {
 }
 
 // crashConn reads the head of every request: length u32, api key u16. sarama
-// writes each request at once. Under TLS there is nothing to be read, and CP3
-// does not come.
+// writes each request at once. Under TLS there is nothing to be read, and neither
+// comes.
 type crashConn struct{ net.Conn }
 
-const produceKey = 0
+const (
+	produceKey = 0
+	commitKey  = 8
+)
 
 func (c crashConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	if err == nil && len(b) > 8 && int(binary.BigEndian.Uint32(b)) == len(b)-4 && binary.BigEndian.Uint16(b[4:]) == produceKey {
-		crash.At("CP3")
+	if err == nil && len(b) > 8 && int(binary.BigEndian.Uint32(b)) == len(b)-4 {
+		switch binary.BigEndian.Uint16(b[4:]) {
+		case produceKey:
+			crash.At("CP3")
+		case commitKey:
+			crash.At("CP14")
+		}
 	}
 	return n, err
 }

@@ -173,6 +173,7 @@ func NewGroup(cfg Config, opt GroupOptions, log *zap.Logger, reg prometheus.Regi
 		return nil, fault.Wrap(fault.Internal, "register group metrics", err)
 	}
 	setGroup(conf, opt)
+	watchRequests(conf)
 	log = log.Named("group").With(zap.String("group", opt.Group))
 	g := &Group{
 		opt: opt, conf: conf, addr: cfg.Brokers, log: log, met: met,

@@ -139,7 +139,7 @@ func setProducer(conf *sarama.Config, cfg Config, opt ProducerOptions) {
 	conf.Producer.Partitioner = sarama.NewMurmur2Partitioner
 	conf.Producer.Return.Successes = true
 	conf.Producer.Return.Errors = true
-	watchProduce(conf)
+	watchRequests(conf)
 }
 
 // Publish returns when every in-sync replica has the record, with its partition

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"tidegate/pkg/crash"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/lease"
 )
@@ -191,6 +192,7 @@ func (l *leader) beginDue(ctx context.Context, j Job, now time.Time) error {
 		}
 		return err
 	}
+	crash.At("CP16")
 	r.valid = l.valid
 	l.setBusy(j.Name, true)
 	l.all.Go(func() {

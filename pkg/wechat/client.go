@@ -121,7 +121,7 @@ func defaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy = nil // a proxy would be an address that the configuration does not name (S45)
 	// Short enough that a host which does not answer leaves time for the next.
-	t.DialContext = (&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	t.DialContext = watchSends((&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext)
 	t.TLSHandshakeTimeout = 2 * time.Second
 	t.MaxIdleConns = 256
 	t.MaxIdleConnsPerHost = 256
