@@ -6,7 +6,7 @@
 //	                 │
 //	                 ├─ announcement over Redis ─▶ ┐
 //	                 └─ (lost? no matter)           ├─▶ View of each node ─▶ Knobs ─▶ limiters
-//	                    poll of the version, 500 ms ┘         │
+//	                    poll of the version, 500 ms ┘         ├─▶ Orders: pauses and cancels
 //	                                                          └─▶ "I apply version 12" in Redis
 //
 // Idea: the row is the truth and the announcement only a hint, so nothing has

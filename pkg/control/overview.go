@@ -163,8 +163,7 @@ type LimitChange struct {
 // holds limits of a newer version than the database.
 func (p *Panel) SetLimit(ctx context.Context, c LimitChange) (Entry, error) {
 	const op = "set limit"
-	s, err := p.store()
-	if err != nil {
+	if _, err := p.store(); err != nil {
 		return Entry{}, err
 	}
 	if err := p.inForce(ctx); err != nil {
@@ -183,6 +182,15 @@ func (p *Panel) SetLimit(ctx context.Context, c LimitChange) (Entry, error) {
 	}
 	if c.ExpiresIn != 0 {
 		change.ExpiresAt = p.o.Now().Add(c.ExpiresIn)
+	}
+	return p.apply(ctx, op, change)
+}
+
+// apply makes a change, and has every node look.
+func (p *Panel) apply(ctx context.Context, op string, change Change) (Entry, error) {
+	s, err := p.store()
+	if err != nil {
+		return Entry{}, err
 	}
 	e, err := s.Apply(ctx, change)
 	if fault.KindOf(err) == fault.Denied {

@@ -56,12 +56,13 @@ const stepEvery = 100 * time.Millisecond
 // Panel is the live settings of one process: its view, its knobs, and the way
 // to change them.
 type Panel struct {
-	o     Options
-	log   *zap.Logger
-	met   *metrics
-	view  *View
-	knobs *Knobs
-	news  chan struct{} // something to report
+	o      Options
+	log    *zap.Logger
+	met    *metrics
+	view   *View
+	knobs  *Knobs
+	orders *Orders
+	news   chan struct{} // something to report
 
 	closing sync.Once
 	closed  error
@@ -95,6 +96,7 @@ func New(o Options) (*Panel, error) {
 	if o.DB != nil {
 		p.view.store = NewStore(o.DB, o.Now)
 	}
+	p.orders = newOrders(p.view) // before the version is told to be applied
 	p.view.Watch(func(version int64, rows []Row) {
 		p.knobs.take(version, rows)
 		p.tell()
