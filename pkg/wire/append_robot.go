@@ -77,6 +77,7 @@ func (r *Receipt) appendJSON(b []byte) []byte {
 	b = appendOptional(b, `,"msg_id":`, r.MsgID)
 	b = appendOptional(b, `,"event":`, r.Event)
 	b = appendOptionalNumber(b, `,"attempt":`, int64(r.Attempt))
+	b = appendOptional(b, `,"line":`, r.Line)
 	b = appendOptional(b, `,"detail":`, r.Detail)
 	if r.PossibleDuplicate {
 		b = append(b, `,"possible_duplicate":true`...)

@@ -41,7 +41,7 @@ func samples() map[string]wire.Letter {
 		"receipt": &wire.Receipt{
 			Source: wire.FromWeChat, MessageKind: wire.KindPush, ID: "15770000000000000000003", IdentityHash: "cc", Account: "card", OpenID: "oX", App: "loans",
 			Lane: wire.LaneBulk, TemplateID: "T1", Reference: "ref", CallbackID: "1", ResendOf: "2", State: wire.FailedByPlatform, Reason: "failed: system failed",
-			ErrCode: 43004, MsgID: "9007199254740993", Event: "TEMPLATESENDJOBFINISH", Attempt: 2, Detail: "line 1", PossibleDuplicate: true, At: 4, TraceParent: trace,
+			ErrCode: 43004, MsgID: "9007199254740993", Event: "TEMPLATESENDJOBFINISH", Attempt: 2, Line: "main", Detail: "rule 1", PossibleDuplicate: true, At: 4, TraceParent: trace,
 		},
 		"repeat": &wire.Repeat{ID: "25770000000000000000001", IdentityHash: "aa", Account: "card", OpenID: "oX", Action: "CLICK:k", Of: "card/oX/1", Reason: "same action within 10s",
 			Rule: "proxy.repeats.rules[0]", WindowMS: 10_000, At: 5, TraceParent: trace},

@@ -172,7 +172,8 @@ type Receipt struct {
 	MsgID        string `json:"msg_id,omitempty"`  // WeChat's id of the message, as text (T52)
 	Event        string `json:"event,omitempty"`   // the event that brought the news
 	Attempt      int    `json:"attempt,omitempty"`
-	Detail       string `json:"detail,omitempty"` // rule, back end or line that took part
+	Line         string `json:"line,omitempty"`   // the way out that the last request took (M3)
+	Detail       string `json:"detail,omitempty"` // rule or back end that took part
 	// PossibleDuplicate marks a message that may have been seen twice (G8).
 	PossibleDuplicate bool   `json:"possible_duplicate,omitempty"`
 	At                int64  `json:"at"`
