@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"tidegate/pkg/fault"
@@ -22,6 +20,9 @@ const (
 	maxAnswer = 1 << 20
 	// defaultTimeout bounds one request, connection included.
 	defaultTimeout = 5 * time.Second
+	// defaultConnect bounds making a connection: short enough that a host which
+	// does not answer leaves time for the next.
+	defaultConnect = 2 * time.Second
 	// avoidFor is how long a host that could not be reached is tried last.
 	avoidFor = 30 * time.Second
 	// maxToken bounds an access token; WeChat says to reserve 512 characters.
@@ -71,22 +72,12 @@ func parseBase(base string) (*url.URL, error) {
 // what a second try may do depends on more than a client can see. It may be
 // used by many goroutines.
 type Client struct {
-	http    *http.Client
-	hosts   []*host
+	lines   Lines
 	timeout time.Duration
-	now     func() time.Time
 }
 
-// host is one base URL and the time until which it is tried last.
-type host struct {
-	base    string
-	avoided atomic.Int64 // Unix nanoseconds
-}
-
-// NewClient prepares a client. transport may be nil for one with limits that
-// suit WeChat; another one must report its progress through net/http/httptrace,
-// as *http.Transport and what wraps it do, since NotSent is decided from that.
-// Redirects are never followed: the token is in the address.
+// NewClient prepares a client that looks after its lines itself. transport may
+// be nil for one with limits that suit WeChat; see NewLine.
 func NewClient(transport http.RoundTripper, o Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -94,44 +85,27 @@ func NewClient(transport http.RoundTripper, o Options) (*Client, error) {
 	if len(o.BaseURLs) == 0 {
 		o.BaseURLs = DefaultBaseURLs()
 	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
 	if transport == nil {
-		transport = defaultTransport()
+		transport = NewTransport(nil, defaultConnect)
 	}
-	c := &Client{timeout: o.Timeout, now: time.Now, http: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	for _, base := range o.BaseURLs {
-		u, err := parseBase(base)
-		if err != nil {
-			return nil, err
-		}
-		c.hosts = append(c.hosts, &host{base: u.String()})
+	lines, err := newFixed(o.BaseURLs, transport)
+	if err != nil {
+		return nil, err
 	}
-	return c, nil
+	return NewClientBy(lines, o.Timeout), nil
 }
 
-// defaultTransport keeps enough idle connections for the highest send rates and
-// drops them before WeChat's side does: a request on a connection that is being
-// closed is one whose outcome nobody knows.
-func defaultTransport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy = nil // a proxy would be an address that the configuration does not name (S45)
-	// Short enough that a host which does not answer leaves time for the next.
-	t.DialContext = watchSends((&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext)
-	t.TLSHandshakeTimeout = 2 * time.Second
-	t.MaxIdleConns = 256
-	t.MaxIdleConnsPerHost = 256
-	t.IdleConnTimeout = 30 * time.Second
-	t.MaxResponseHeaderBytes = 64 << 10
-	return t
+// NewClientBy prepares a client whose lines somebody else looks after. timeout
+// bounds one call, over all lines that are tried; 0 means 5 s.
+func NewClientBy(lines Lines, timeout time.Duration) *Client {
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	return &Client{lines: lines, timeout: timeout}
 }
 
 // CloseIdle drops connections that no request uses.
-func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+func (c *Client) CloseIdle() { c.lines.CloseIdle() }
 
 // call makes one call and reads the answer into out. secrets must not appear
 // in an error. The error is an *APIError, or a fault.Invalid if the request
@@ -152,50 +126,56 @@ func (c *Client) call(ctx context.Context, api API, query url.Values, body any, 
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	what := callOf(ctx)
 	var failed *APIError
-	for _, h := range c.order() {
-		status, text, err := c.roundTrip(bounded, method, h.base+target, payload)
+	for _, l := range c.lines.Order(what.Account) {
+		what.Line = l.Name
+		status, text, err := l.roundTrip(bounded, method, target, payload)
 		if err == nil {
-			return judge(api, status, text, out)
+			c.lines.Told(l, Answered, nil)
+			return withoutSecrets(judge(api, status, text, out), secrets)
 		}
-		failed = &APIError{API: api, HTTPStatus: status, Ambiguous: err.sent, NotSent: !err.sent, Err: redact(err.cause, secrets)}
-		if err.sent || ctx.Err() != nil {
-			break
+		why := redact(err.cause, append(secrets, l.secrets...))
+		failed = &APIError{API: api, HTTPStatus: status, Ambiguous: err.sent, NotSent: !err.sent, Err: why}
+		if ctx.Err() != nil {
+			break // the caller has left: that says nothing about the line
 		}
-		h.avoided.Store(c.now().Add(avoidFor).UnixNano())
-		if bounded.Err() != nil {
+		c.lines.Told(l, err.came(), why)
+		if err.sent || bounded.Err() != nil {
 			break
 		}
 	}
 	return failed
 }
 
-// order returns the hosts, those that were away a moment ago last.
-func (c *Client) order() []*host {
-	now := c.now().UnixNano()
-	ordered := make([]*host, 0, len(c.hosts))
-	var late []*host
-	for _, h := range c.hosts { // one look at each: others may mark them meanwhile
-		if h.avoided.Load() <= now {
-			ordered = append(ordered, h)
-		} else {
-			late = append(late, h)
-		}
+// withoutSecrets takes out of WeChat's prose what it may have quoted: it goes
+// into receipts (S51).
+func withoutSecrets(err error, secrets []string) error {
+	var e *APIError
+	if errors.As(err, &e) {
+		e.Msg = hide(e.Msg, secrets)
 	}
-	return append(ordered, late...)
+	return err
 }
 
-// transportError is a request without an answer. sent says whether any of it
-// may have reached the other side.
+// transportError is a request without an answer. met says that there was a
+// connection; sent, that any of it may have reached the other side.
 type transportError struct {
-	sent  bool
-	cause error
+	met, sent bool
+	cause     error
+}
+
+func (e *transportError) came() Came {
+	if e.met {
+		return Lost
+	}
+	return Unreached
 }
 
 // roundTrip sends one request and reads the answer whole.
-func (c *Client) roundTrip(ctx context.Context, method, address string, payload []byte) (int, []byte, *transportError) {
+func (l *Line) roundTrip(ctx context.Context, method, target string, payload []byte) (int, []byte, *transportError) {
 	var way progress
-	req, err := http.NewRequestWithContext(way.watch(ctx), method, address, bytes.NewReader(payload))
+	req, err := http.NewRequestWithContext(way.watch(ctx), method, l.base+target, bytes.NewReader(payload))
 	if err != nil {
 		return 0, nil, &transportError{cause: err}
 	}
@@ -203,17 +183,17 @@ func (c *Client) roundTrip(ctx context.Context, method, address string, payload 
 		req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	}
 	req.Header.Set("User-Agent", "tidegate")
-	resp, err := c.http.Do(req)
+	resp, err := l.http.Do(req)
 	if err != nil {
-		return 0, nil, &transportError{sent: way.maybeSent(ctx), cause: err}
+		return 0, nil, &transportError{met: way.connected.Load(), sent: way.maybeSent(ctx), cause: err}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return resp.StatusCode, nil, &transportError{sent: true, cause: err}
+		return resp.StatusCode, nil, &transportError{met: true, sent: true, cause: err}
 	}
 	if len(text) > maxAnswer {
-		return resp.StatusCode, nil, &transportError{sent: true, cause: fmt.Errorf("the answer is longer than %d bytes", maxAnswer)}
+		return resp.StatusCode, nil, &transportError{met: true, sent: true, cause: fmt.Errorf("the answer is longer than %d bytes", maxAnswer)}
 	}
 	return resp.StatusCode, text, nil
 }

@@ -70,12 +70,16 @@ func redact(err error, secrets []string) error {
 	case errors.Is(err, syscall.ECONNRESET):
 		return &causeError{text: "connection reset"}
 	}
-	text := err.Error()
+	return &causeError{text: cut(clean(hide(err.Error(), secrets)), maxReason)}
+}
+
+// hide takes secrets out of a text, in the forms that an address gives them too.
+func hide(text string, secrets []string) string {
 	for _, s := range secrets {
 		if s != "" {
 			text = strings.ReplaceAll(text, s, "[redacted]")
 			text = strings.ReplaceAll(text, url.QueryEscape(s), "[redacted]")
 		}
 	}
-	return &causeError{text: cut(clean(text), maxReason)}
+	return text
 }

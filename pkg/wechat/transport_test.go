@@ -184,7 +184,7 @@ func TestFailover(t *testing.T) {
 	away := refusedURL(t)
 	second := newFakeHost(t, 200, `{"errcode":0}`)
 	tried := map[string]int{}
-	base := defaultTransport()
+	base := NewTransport(nil, defaultConnect)
 	counting := roundTripper(func(r *http.Request) (*http.Response, error) {
 		tried["http://"+r.URL.Host]++
 		return base.RoundTrip(r)
@@ -193,7 +193,7 @@ func TestFailover(t *testing.T) {
 	c, err := NewClient(counting, Options{BaseURLs: []string{away, second.URL}})
 	require.NoError(t, err)
 	now := time.Unix(1893456001, 0)
-	c.now = func() time.Time { return now }
+	c.lines.(*fixed).now = func() time.Time { return now }
 
 	for range 3 {
 		require.Nil(t, sendText(context.Background(), c))
