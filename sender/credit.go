@@ -21,7 +21,7 @@ func (s *Sender) afford(ctx context.Context, p *parcel, g *progress) *ending {
 	if p.push() || s.credits == nil || g.part > 0 {
 		return nil
 	}
-	g.ticket = s.credits.Take(ctx, credit.Want{Account: p.account, OpenID: p.base.OpenID, Message: p.key.ID, N: p.parts, Cause: p.born})
+	g.ticket = s.credits.Take(ctx, credit.Want{Account: p.account, OpenID: p.base.OpenID, Message: p.key.ID, N: p.parts, Cause: p.cause()})
 	switch g.ticket.Verdict {
 	case credit.Closed:
 		return unaffordable(p, g, windowOver, s.now())
@@ -30,6 +30,15 @@ func (s *Sender) afford(ctx context.Context, p *parcel, g *progress) *ending {
 	case credit.Granted, credit.Unknown:
 	}
 	return nil
+}
+
+// cause is when the follower did what the letter answers. A push answers nothing:
+// it spends of whatever window there is.
+func (p *parcel) cause() time.Time {
+	if p.base.MessageKind == wire.KindPush {
+		return time.UnixMilli(0)
+	}
+	return p.born
 }
 
 func unaffordable(p *parcel, g *progress, why string, now time.Time) *ending {

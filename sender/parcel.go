@@ -36,7 +36,8 @@ type parcel struct {
 	send     func(ctx context.Context, w WeChat, token string, part int) (wechat.SendResult, error)
 }
 
-// push reports whether a repeat is absorbed by WeChat, through client_msg_id.
+// push reports whether a repeat is absorbed by WeChat, through client_msg_id. A
+// push of kind custom is not: it goes the way of replies (D7).
 func (p *parcel) push() bool { return p.api != wechat.APICustomSend }
 
 // receipt is a receipt with everything but the outcome.
@@ -93,19 +94,24 @@ func ofReply(r *wire.Reply) *parcel {
 }
 
 func (p *parcel) fillReply(r *wire.Reply) error {
-	if p.class == "" {
-		p.class = wire.PreferDuplicate
-	}
-	if p.class != wire.PreferDuplicate && p.class != wire.PreferLoss {
-		return fmt.Errorf("reply of class %.20q, which is not known to this release", p.class)
-	}
 	if r.ReceivedAt > 0 {
 		p.expires = p.born.Add(replyLife)
 	}
 	if at := time.UnixMilli(r.ExpiresAt); r.ExpiresAt > 0 && (p.expires.IsZero() || at.Before(p.expires)) {
 		p.expires = at
 	}
-	parts, err := customMessages(r.OpenID, r.Content)
+	return p.fillCustom(r.Content)
+}
+
+// fillCustom is for what goes as customer-service messages.
+func (p *parcel) fillCustom(c wire.Content) error {
+	if p.class == "" {
+		p.class = wire.PreferDuplicate
+	}
+	if p.class != wire.PreferDuplicate && p.class != wire.PreferLoss {
+		return fmt.Errorf("letter of class %.20q, which is not known to this release", p.class)
+	}
+	parts, err := customMessages(p.base.OpenID, c)
 	p.parts = len(parts)
 	p.send = func(ctx context.Context, w WeChat, token string, part int) (wechat.SendResult, error) {
 		return wechat.SendResult{}, w.CustomSend(ctx, token, parts[part])
@@ -149,6 +155,12 @@ func (p *parcel) fillPush(m *wire.Push, lane string) error {
 		p.send = func(ctx context.Context, w WeChat, token string, _ int) (wechat.SendResult, error) {
 			return w.BizSend(ctx, token, msg)
 		}
+	case wire.PushCustom:
+		if m.Content == nil {
+			return fmt.Errorf("push of kind custom without content")
+		}
+		p.api, p.class = wechat.APICustomSend, m.Class
+		return p.fillCustom(*m.Content)
 	default:
 		return fmt.Errorf("push of kind %.20q, which is not known to this release", m.PushKind)
 	}

@@ -129,6 +129,9 @@ func TestEveryLetterComesBackWhole(t *testing.T) {
 	roundTrip(t, s["callback"].(*wire.Callback))
 	roundTrip(t, s["reply"].(*wire.Reply))
 	roundTrip(t, s["push"].(*wire.Push))
+	roundTrip(t, &wire.Push{ID: "15770000000000000000004", Account: "card", App: "loans", Lane: wire.LaneRealtime, PushKind: wire.PushCustom, OpenID: "oX",
+		AcceptedAt: 1, ExpiresAt: 9, NotBefore: 5, CallbackURL: "https://crm.example/hook?a=1&b=2", Class: wire.PreferLoss,
+		Content: &wire.Content{Type: "text", Text: "<a href=\"https://x/?a&b\">账单</a>"}})
 	roundTrip(t, s["receipt"].(*wire.Receipt))
 	roundTrip(t, s["repeat"].(*wire.Repeat))
 	roundTrip(t, s["deadletter"].(*wire.DeadLetter))

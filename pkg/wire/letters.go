@@ -113,14 +113,15 @@ const (
 	LaneReplies  = "replies"
 )
 
-// Kinds of pushes: template/send or subscribe/bizsend.
+// Kinds of pushes: template/send, subscribe/bizsend or custom/send.
 const (
 	PushTemplate     = "template"
 	PushSubscription = "subscription"
+	PushCustom       = "custom" // a customer-service message: Content instead of a template
 )
 
-// Push is a template or subscription message that a business system asked
-// for.
+// Push is a template, subscription or customer-service message that a business
+// system asked for.
 type Push struct {
 	ID           string            `json:"id"`
 	IdentityHash string            `json:"identity_hash,omitempty"` // empty for generated ids
@@ -139,7 +140,13 @@ type Push struct {
 	ResendOf     string            `json:"resend_of,omitempty"`
 	AcceptedAt   int64             `json:"accepted_at"`
 	ExpiresAt    int64             `json:"expires_at,omitempty"`
-	TraceParent  string            `json:"traceparent,omitempty"`
+	NotBefore    int64             `json:"not_before,omitempty"` // 0: at once
+	CallbackURL  string            `json:"callback_url,omitempty"`
+	Content      *Content          `json:"content,omitempty"` // of kind custom only
+	// Class says for kind custom what to do when it is not known whether it was sent
+	// (D7): WeChat does not recognise a repeat of it. Empty means PreferDuplicate.
+	Class       string `json:"class,omitempty"`
+	TraceParent string `json:"traceparent,omitempty"`
 }
 
 // Sources of receipts.
