@@ -9,6 +9,7 @@ import (
 	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
+	"tidegate/sender/hold"
 	"tidegate/sender/intake"
 )
 
@@ -25,6 +26,8 @@ type Config struct {
 	QuotaPause time.Duration `koanf:"quota_pause"`
 	// KeepIntents is how long intents are kept.
 	KeepIntents time.Duration `koanf:"keep_intents"`
+	// Hold says how letters wait that cannot go for a while.
+	Hold hold.Config `koanf:"hold"`
 }
 
 // Retry bounds the tries of one message. Waiting for a permit, a token, a
@@ -57,6 +60,7 @@ func DefaultConfig() Config {
 			SafeRepeat: 8 * time.Minute, ReplyRepeats: 1,
 		},
 		KeepIntents: 72 * time.Hour,
+		Hold:        hold.DefaultConfig(),
 	}
 }
 
@@ -83,6 +87,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("sender.quota_pause %s: use 0 for midnight in Beijing, or a positive duration", c.QuotaPause)
 	case c.KeepIntents < time.Hour:
 		return fmt.Errorf("sender.keep_intents %s: use 1h or more", c.KeepIntents)
+	}
+	if err := c.Hold.Validate(); err != nil {
+		return err
 	}
 	return c.Intake.Validate()
 }
@@ -133,6 +140,7 @@ type Account struct {
 	AppID  string
 	Secret string
 	Limits Limits
+	Quiet  QuietHours
 }
 
 var appIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -148,6 +156,9 @@ func (a Account) validate() error {
 	}
 	if err := a.Limits.Validate(); err != nil {
 		return fmt.Errorf("account %s: limits.%w", a.Name, err)
+	}
+	if err := a.Quiet.Validate(); err != nil {
+		return fmt.Errorf("account %s: %w", a.Name, err)
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ func (s *Sender) handle(ctx context.Context, st *station, lane string, rec kafka
 		s.met.copies.WithLabelValues(p.account).Inc()
 		return nil
 	}
-	g := s.memory.recall(p.key, rec.Topic, rec.Partition)
+	g := s.memory.recall(p.tryKey(), rec.Topic, rec.Partition)
+	p.seed(g)
 	if g.ending == nil {
 		e, err := s.work(ctx, st, p, g)
 		if err != nil {
@@ -45,10 +46,14 @@ func (s *Sender) handle(ctx context.Context, st *station, lane string, rec kafka
 		s.giveBack(ctx, p, g, e)
 		g.ending = e
 	}
+	if g.ending.aside != nil {
+		return s.hold(ctx, p, g, g.ending, rec)
+	}
 	return s.settle(ctx, p, g, g.ending, rec)
 }
 
-// work tries until there is an ending or the wait is too long for a worker.
+// work tries until there is an ending, which may be that the letter is put
+// aside, or the wait is too long for a worker.
 func (s *Sender) work(hard context.Context, st *station, p *parcel, g *progress) (*ending, error) {
 	ctx, cancel := context.WithCancel(hard)
 	defer cancel()
@@ -61,21 +66,24 @@ func (s *Sender) work(hard context.Context, st *station, p *parcel, g *progress)
 	}
 	var waited time.Duration
 	for {
-		if e, err := s.untried(hard, p, g, func() *ending { return stale(p, g, s.cfg.Retry, s.now()) }); e != nil || err != nil {
+		if e, err := s.untried(hard, p, g, func() *ending { return s.over(p, g) }); e != nil || err != nil {
 			return e, err
 		}
 		e, stop, err := s.try(soft(), hard, st, p, g)
 		if e != nil || err != nil {
 			return e, err
 		}
+		if e := s.aside(p, g, stop); e != nil {
+			return e, nil
+		}
 		// A long wait begins here too, so that a closed road does not make
 		// the group turn all its letters over, one after the other.
-		here := min(stop.wait, holdHere-waited)
+		here := min(stop.here(), holdHere-waited)
 		if err := sleep(soft(), here); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, "send "+p.key.ID, err)
 		}
 		if waited += here; waited >= holdHere {
-			return nil, fault.New(fault.Limited, "send "+p.key.ID, "it has to wait (%s)", stop.why).WithRetryAfter(stop.wait - here)
+			return nil, fault.New(fault.Limited, "send "+p.key.ID, "it has to wait (%s)", stop.why).WithRetryAfter(stop.here() - here)
 		}
 	}
 }
@@ -87,6 +95,9 @@ func (s *Sender) work(hard context.Context, st *station, p *parcel, g *progress)
 // would look doubtful to whoever finds it, so it is rather sent. Places keep
 // their number small.
 func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progress) (*ending, pause, error) {
+	if stop := s.ordered(st, p); stop.wait > 0 {
+		return nil, stop, nil
+	}
 	r := st.road(p.api)
 	t, wait := r.enter(s.now())
 	if wait > 0 {
@@ -114,8 +125,8 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 	if e, err := s.begin(hard, p, g); e != nil || err != nil {
 		return e, pause{}, err
 	}
-	if e, err := s.permit(hard, r, p, g); e != nil || err != nil {
-		return e, pause{}, err
+	if e, stop, err := s.permit(hard, st, r, p, g); e != nil || stop.wait > 0 || err != nil {
+		return e, stop, err
 	}
 	a := s.request(ctx, p, g, tok.Value)
 	s.learn(hard, g, a)
@@ -183,22 +194,25 @@ func remembered(p *parcel, news string) (*ending, error) {
 // permit waits for the departure. It comes last: what it lets go leaves at
 // once (T41). The message is looked at once more behind it (T48), and so is
 // the right to send it: the partition may have gone to somebody else.
-func (s *Sender) permit(ctx context.Context, r *road, p *parcel, g *progress) (*ending, error) {
+func (s *Sender) permit(ctx context.Context, st *station, r *road, p *parcel, g *progress) (*ending, pause, error) {
 	since := time.Now()
 	release, err := r.pace.Acquire(ctx, p.priority)
 	if err != nil {
-		return nil, err
+		return nil, pause{}, err
 	}
 	release()
 	s.met.waited(p, time.Since(since))
-	if e := stale(p, g, s.cfg.Retry, s.now()); e != nil {
-		return e, nil
+	if e := s.over(p, g); e != nil {
+		return e, pause{}, nil
 	}
 	if e := s.lapsed(ctx, p, g); e != nil {
-		return e, nil
+		return e, pause{}, nil
+	}
+	if stop := s.ordered(st, p); stop.wait > 0 {
+		return nil, stop, nil
 	}
 	crash.At("CP10")
-	return nil, kafka.Owned(ctx) // also behind a freeze that nobody has noticed yet
+	return nil, pause{}, kafka.Owned(ctx) // also behind a freeze that nobody has noticed yet
 }
 
 // request sends. Once begun it is not cut off: an outcome that arrives late is
@@ -232,7 +246,7 @@ func (s *Sender) settle(ctx context.Context, p *parcel, g *progress, e *ending, 
 		if err != nil {
 			return fault.Wrap(fault.Internal, "write outcome of "+p.key.ID, err)
 		}
-		if err := s.intents.Finish(ctx, p.key, string(news)); err != nil {
+		if err := s.intents.Finish(ctx, p.tryKey(), string(news)); err != nil {
 			return err
 		}
 		e.written = true
@@ -243,6 +257,7 @@ func (s *Sender) settle(ctx context.Context, p *parcel, g *progress, e *ending, 
 	}
 	crash.At("CP13")
 	s.memory.settle(p.key)
+	s.memory.drop(p.tryKey())
 	s.met.letters.WithLabelValues(p.account, p.base.Lane, string(e.receipt.State)).Inc()
 	if e.receipt.PossibleDuplicate {
 		s.met.duplicates.WithLabelValues(p.account).Inc()

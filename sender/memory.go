@@ -56,6 +56,13 @@ func (m *memory) forget(topic string, partition int32) {
 	}
 }
 
+// drop forgets the progress of a letter that was put aside or has ended.
+func (m *memory) drop(k intent.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.live, k)
+}
+
 // settle remembers that a letter's outcome is durable.
 func (m *memory) settle(k intent.Key) {
 	m.mu.Lock()

@@ -112,6 +112,7 @@ type progress struct {
 	refused  int       // tokens refused since the last other answer
 	part     int       // of its messages, the one that goes next
 	ticket   credit.Ticket
+	seeded   bool    // it has what the letter's past says
 	ending   *ending // decided; its receipt is not durable yet
 }
 
@@ -120,7 +121,8 @@ type ending struct {
 	receipt *wire.Receipt
 	park    bool // keep the record as a dead letter as well
 	reason  string
-	written bool // the store of intents knows it
+	written bool   // the store of intents knows it
+	aside   *aside // it did not end: it waits in a row
 }
 
 // stale ends a message that must not be tried any more, whatever it waits for.

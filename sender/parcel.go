@@ -23,17 +23,19 @@ const (
 
 // parcel is a reply or a push on its way out, read once from its record.
 type parcel struct {
-	key      intent.Key
-	api      wechat.API
-	priority int
-	account  string
-	template string
-	class    string    // of a reply; empty for pushes
-	expires  time.Time // zero: never
-	born     time.Time // when the callback came or the push was accepted
-	base     wire.Receipt
-	parts    int // messages that it goes as: a long text is several
-	send     func(ctx context.Context, w WeChat, token string, part int) (wechat.SendResult, error)
+	key       intent.Key
+	api       wechat.API
+	priority  int
+	account   string
+	template  string
+	class     string    // of a reply; empty for pushes
+	expires   time.Time // zero: never
+	notBefore time.Time // zero: now
+	past      past      // of one that was held
+	born      time.Time // when the callback came or the push was accepted
+	base      wire.Receipt
+	parts     int // messages that it goes as: a long text is several
+	send      func(ctx context.Context, w WeChat, token string, part int) (wechat.SendResult, error)
 }
 
 // push reports whether a repeat is absorbed by WeChat, through client_msg_id. A
@@ -57,17 +59,17 @@ func read(account, lane string, rec kafka.Record) (*parcel, error) {
 			return nil, err
 		}
 		p := ofReply(r)
-		return check(p, account, func() error { return p.fillReply(r) })
+		return check(p, account, rec, func() error { return p.fillReply(r) })
 	}
 	m, err := wire.Decode[wire.Push](rec.Value, rec.Headers)
 	if err != nil {
 		return nil, err
 	}
 	p := ofPush(m, lane)
-	return check(p, account, func() error { return p.fillPush(m, lane) })
+	return check(p, account, rec, func() error { return p.fillPush(m, lane) })
 }
 
-func check(p *parcel, account string, fill func() error) (*parcel, error) {
+func check(p *parcel, account string, rec kafka.Record, fill func() error) (*parcel, error) {
 	if _, err := idgen.Parse(p.key.ID); err != nil {
 		return nil, err
 	}
@@ -77,6 +79,10 @@ func check(p *parcel, account string, fill func() error) (*parcel, error) {
 	if !wire.ValidOpenID(p.base.OpenID) {
 		p.base.OpenID = "" // the receipt must name nobody, or it could not be read itself
 		return p, fmt.Errorf("letter without a valid openid")
+	}
+	var err error
+	if p.past, err = readPast(rec); err != nil {
+		return p, err
 	}
 	return p, fill()
 }

@@ -24,6 +24,7 @@ import (
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
+	"tidegate/sender/hold"
 	"tidegate/sender/intake"
 	"tidegate/sender/intent"
 	"tidegate/sender/token"
@@ -53,6 +54,7 @@ type Deps struct {
 	Alarms    *alarm.Board     // nil tells nobody
 	Permits   Permits          // nil: the caps hold in this process alone
 	Credits   *credit.Ledger   // nil: WeChat alone knows what it takes
+	Orders    *control.Orders  // nil: nobody pauses or cancels
 	Knobs     *control.Knobs   // nil: the caps are the configuration's
 	Now       func() time.Time // nil: the real clock
 }
@@ -68,12 +70,14 @@ type Sender struct {
 	now     func() time.Time
 	alarms  *alarm.Board
 	knobs   *control.Knobs
+	orders  *control.Orders
 	permits Permits
 	credits *credit.Ledger
 	met     *metrics
 	outbox  outbox
 	memory  *memory
 	intents *intent.Store
+	held    *hold.Store
 	tokens  *token.Keeper
 	intake  *intake.Intake
 
@@ -107,12 +111,16 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	}
 	s := &Sender{
 		cfg: cfg, kafka: d.Kafka, wechat: d.WeChat, topics: d.Topics, log: log, reg: d.Reg, now: d.Now,
-		alarms: d.Alarms, knobs: d.Knobs, permits: d.Permits, credits: d.Credits, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
+		alarms: d.Alarms, knobs: d.Knobs, orders: d.Orders, permits: d.Permits, credits: d.Credits, met: met, outbox: outbox{d.Publisher}, memory: newMemory(), stations: map[string]*station{},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if s.intents, err = intent.Open(ctx, d.DB, intent.Options{Node: cfg.Node, Keep: cfg.KeepIntents, Now: d.Now}, d.Reg); err != nil {
 		return nil, err
 	}
+	if s.held, err = hold.Open(ctx, d.DB, hold.Options{Config: cfg.Hold, Node: cfg.Node, Now: d.Now}, d.Reg); err != nil {
+		return nil, err
+	}
+	s.orders.OnChange(s.held.Look)
 	var shared *token.Shared
 	if d.Redis != nil {
 		shared = token.NewShared(d.Redis)
@@ -194,10 +202,12 @@ func (s *Sender) setStations(accounts []Account) (gone []string) {
 // setStation is called with mu held. The caps of one that is there are turned by
 // its knobs.
 func (s *Sender) setStation(a Account) {
-	if s.stations[a.Name] != nil {
+	if st := s.stations[a.Name]; st != nil {
+		st.setQuiet(a.Quiet)
 		return
 	}
 	st := newStation(a, s.cfg.QuotaPause, s.permits, s.log)
+	st.setQuiet(a.Quiet)
 	s.announce(st)
 	s.stations[a.Name] = st
 	if s.group != nil {
@@ -222,6 +232,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	defer endRear()
 	behind := run.NewGroup(rear)
 	behind.Go(s.intents)
+	behind.Go(s.held)
 	behind.Go(s.tokens)
 	behind.Go(s.intake)
 	defer context.AfterFunc(ctx, s.stop)()
@@ -232,6 +243,10 @@ func (s *Sender) Run(ctx context.Context) error {
 			s.met.show(all)
 			s.relieve(all, s.now())
 		})
+		return nil
+	}))
+	g.Go(run.Func("sender releaser", func(ctx context.Context) error {
+		s.held.Release(ctx, &feeder{s: s})
 		return nil
 	}))
 	g.Go(run.Func("sender support", func(ctx context.Context) error {

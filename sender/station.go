@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,6 +21,7 @@ type station struct {
 	name  string
 	roads []*road
 	whole brake
+	quiet atomic.Pointer[quiet]
 	gone  context.Context // ends when the account is taken away
 	leave context.CancelFunc
 
