@@ -203,5 +203,8 @@ func (s *SQL) write(ctx context.Context, tx *sqldb.Tx, w *work) error {
 	if err := writeParked(ctx, tx, w); err != nil {
 		return err
 	}
+	if err := s.tell(ctx, tx, w); err != nil {
+		return err
+	}
 	return writeTallies(ctx, tx, w.tallies())
 }

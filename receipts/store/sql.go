@@ -22,8 +22,9 @@ const maxRows = 64
 // SQL is the store in one database. It is safe for concurrent use, also by
 // several processes on one database.
 type SQL struct {
-	db  *sqldb.DB
-	now func() time.Time
+	db   *sqldb.DB
+	now  func() time.Time
+	hook Hook // nil: nobody wants to know
 }
 
 // Open makes the tables if needed and gives the store. now may be nil for the

@@ -19,6 +19,7 @@ type row struct {
 	was    Message // as it was read; its State is "" for a new row
 	steps  map[string]Step
 	letter []byte
+	moves  []Message // behind each change of the state
 }
 
 func (r *row) fresh() bool   { return r.was.State == "" }
@@ -55,6 +56,9 @@ func (w *work) take(n News) {
 		w.result.Moved++
 	default:
 		w.result.Same++
+	}
+	if r.now.State != before.State {
+		r.moves = append(r.moves, r.now)
 	}
 	if before.Contradiction == "" && r.now.Contradiction != "" {
 		w.result.Contradictions++
