@@ -107,6 +107,8 @@ type AccountConfig struct {
 	// Robot and Sender cap what this account may cost.
 	Robot  robot.Limits  `koanf:"robot"`
 	Sender sender.Limits `koanf:"sender"`
+	// QuietHours are those in which the account sends no pushes.
+	QuietHours sender.QuietHours `koanf:"quiet_hours"`
 }
 
 // DefaultConfig listens on loopback only and expects engines on this machine.

@@ -15,6 +15,7 @@ import (
 	"tidegate/pkg/schedule"
 	"tidegate/pkg/sqldb"
 	"tidegate/receipts/store"
+	"tidegate/sender/hold"
 	"tidegate/sender/intake"
 	"tidegate/sender/intent"
 )
@@ -98,7 +99,7 @@ func (d *doctor) checkMigrations(ctx context.Context, db *sqldb.DB) []finding {
 		ask = append(ask, control.Pending)
 	}
 	if d.needs(RoleSender) {
-		ask = append(ask, intent.Pending, intake.Pending)
+		ask = append(ask, intent.Pending, intake.Pending, hold.Pending)
 	}
 	if d.needs(RoleReceipts) {
 		ask = append(ask, store.Pending)

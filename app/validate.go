@@ -183,6 +183,9 @@ func (a AccountConfig) validate(role Role) []error {
 	if err := a.Sender.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("sender.%w", err))
 	}
+	if err := a.QuietHours.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	return errs
 }
 

@@ -46,7 +46,7 @@ func (s *Sender) aside(p *parcel, g *progress, stop pause) *ending {
 	if !p.expires.IsZero() && p.expires.Before(due) {
 		due = p.expires // it comes back to end as expired
 	}
-	if safe := g.firstTry.Add(s.cfg.Retry.SafeRepeat); g.unsure > 0 && safe.Before(due) {
+	if safe := g.firstTry.Add(s.cfg.Retry.SafeRepeat); p.push() && g.unsure > 0 && safe.Before(due) {
 		due = safe // and this one as unknown, or for the last repeat that is safe
 	}
 	a := &aside{Due: due.UnixMilli(), Why: stop.why, Past: p.next(g)}

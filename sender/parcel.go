@@ -148,6 +148,9 @@ func (p *parcel) fillPush(m *wire.Push, lane string) error {
 	if m.ExpiresAt > 0 {
 		p.expires = time.UnixMilli(m.ExpiresAt)
 	}
+	if m.NotBefore > 0 {
+		p.notBefore = time.UnixMilli(m.NotBefore)
+	}
 	switch m.PushKind {
 	case wire.PushTemplate:
 		p.api = wechat.APITemplateSend

@@ -12,6 +12,14 @@ import (
 // comes due in them is held until they end and then goes with a ramp
 // (sender.hold). Replies always go: the follower is awake.
 type QuietHours struct {
+	QuietSpan `koanf:",squash"`
+	// Templates have hours of their own in place of these. An entry without From
+	// and To always goes.
+	Templates map[string]QuietSpan `koanf:"templates"`
+}
+
+// QuietSpan is one span of the day.
+type QuietSpan struct {
 	// From and To are times of day, "22:00" and "08:00"; From after To goes over
 	// midnight. Both empty: no quiet hours.
 	From string `koanf:"from"`
@@ -20,9 +28,6 @@ type QuietHours struct {
 	Zone string `koanf:"zone"`
 	// Lanes are realtime and bulk; both if empty.
 	Lanes []string `koanf:"lanes"`
-	// Templates have hours of their own in place of these. An entry without From
-	// and To always goes.
-	Templates map[string]QuietHours `koanf:"templates"`
 }
 
 const quietZone = "Asia/Shanghai"
@@ -51,9 +56,6 @@ func (q QuietHours) plan() (*quiet, error) {
 		return nil, fmt.Errorf("quiet_hours.templates: %d are too many: use at most 1000", len(q.Templates))
 	}
 	for id, own := range q.Templates {
-		if len(own.Templates) > 0 {
-			return nil, fmt.Errorf("quiet_hours.templates.%.40s: a template has no templates", id)
-		}
 		if own.Zone == "" {
 			own.Zone = q.Zone
 		}
@@ -64,7 +66,7 @@ func (q QuietHours) plan() (*quiet, error) {
 	return out, nil
 }
 
-func (q QuietHours) hours() (*quiet, error) {
+func (q QuietSpan) hours() (*quiet, error) {
 	out := &quiet{on: q.From != "" || q.To != "", lanes: map[string]bool{}, templates: map[string]*quiet{}}
 	zone := q.Zone
 	if zone == "" {
