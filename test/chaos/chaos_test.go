@@ -21,6 +21,7 @@ func TestChaos(t *testing.T) {
 		{"Crashes", crashes},
 		{"RobotDies", robotDies},
 		{"RobotOrder", func(t *testing.T, e *engines, _ numbers) { orderOfReplies(t, e, robotNumbersOf(t)) }},
+		{"Senders", func(t *testing.T, e *engines, _ numbers) { sendersShort(t, e) }},
 		{"Loss", loss},
 		{"Order", order},
 		{"Breaks", breaks},

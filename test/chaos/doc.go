@@ -9,6 +9,9 @@
 //
 //	go test -tags chaos -run TestChaos/Order ./test/chaos
 //
-// TestRobots is what stands behind the door, to the answer that a user sees: it
-// has lines of its own in deployments/dev/prove.list.
+// TestRobots is what stands behind the door, to the answer that a user sees, and
+// TestSenders what stands behind the queue: they have lines of their own in
+// deployments/dev/prove.list. The latter use the PostgreSQL that
+// TIDEGATE_TEST_POSTGRES names, which nobody kills, and in their short form SQLite
+// if there is none.
 package chaos

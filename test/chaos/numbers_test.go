@@ -65,7 +65,7 @@ func numbersOf(t *testing.T) numbers {
 	default:
 		t.Fatalf("TIDEGATE_CHAOS=%s: use short, full or soak", size)
 	}
-	n.real, n.skip = true, map[string]bool{"RobotOrder": true} // TestRobots has it at its numbers
+	n.real, n.skip = true, map[string]bool{"RobotOrder": true, "Senders": true} // TestRobots and TestSenders have them at their numbers
 	n.loss.acts, n.loss.kills, n.loss.rate = 20_000, 30, 500
 	n.ack.acts, n.ack.kafkaDown, n.ack.kafkaHung = 5000, 60*time.Second, 20*time.Second
 	n.fsync.acks = 200

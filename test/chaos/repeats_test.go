@@ -102,13 +102,7 @@ func (w *world) deliverEach(users []string, n numbers) {
 func (w *world) drained() {
 	w.t.Helper()
 	w.settled()
-	cfg := kafka.DefaultConfig()
-	cfg.Brokers = []string{w.broker.Addr}
-	admin, err := kafka.NewAdmin(cfg)
-	require.NoError(w.t, err)
-	defer func() { _ = admin.Close() }()
 	names := wire.Topics{Prefix: w.run}
-	type queue struct{ group, topic string }
 	var queues []queue
 	for _, a := range accounts { // what robots make of all is there before a sender is done
 		queues = append(queues, queue{wire.RobotGroup(w.run+".robot", a.Name), names.Callbacks(a.Name)})
@@ -116,6 +110,21 @@ func (w *world) drained() {
 	for _, a := range accounts {
 		queues = append(queues, queue{names.SenderGroup(a.Name, wire.LaneReplies), names.Replies(a.Name)})
 	}
+	w.haveRead(queues...)
+}
+
+// queue is what a group reads of a topic.
+type queue struct{ group, topic string }
+
+// haveRead waits until the groups have committed all that is in their topics, one
+// after the other.
+func (w *world) haveRead(queues ...queue) {
+	w.t.Helper()
+	cfg := kafka.DefaultConfig()
+	cfg.Brokers = []string{w.broker.Addr}
+	admin, err := kafka.NewAdmin(cfg)
+	require.NoError(w.t, err)
+	defer func() { _ = admin.Close() }()
 	for _, q := range queues {
 		herd.Wait(w.t, q.group+" to have read everything", w.patience(2*time.Minute), func() bool {
 			ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
@@ -138,12 +147,19 @@ func (w *world) drained() {
 // makes them. others are followers of the second account.
 func newSim(t *testing.T, followers int, others ...int) *wechatsim.Sim {
 	t.Helper()
+	return newSimWith(t, nil, followers, others...)
+}
+
+// newSimWith shows every request to a hook, before it is answered.
+func newSimWith(t *testing.T, hook func(wechatsim.Entry), followers int, others ...int) *wechatsim.Sim {
+	t.Helper()
 	a := accounts[0]
 	cfg := wechatsim.DefaultConfig()
 	nowhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("success")) }))
 	t.Cleanup(nowhere.Close)
 	cfg.Accounts = []wechatsim.Account{
-		{AppID: a.AppID, Secret: appSecret, GhID: a.GhID, Token: a.Token, EncodingAESKey: a.EncodingAESKey, Mode: wechatsim.ModeSafe, Followers: followers, CallbackURL: nowhere.URL},
+		{AppID: a.AppID, Secret: appSecret, GhID: a.GhID, Token: a.Token, EncodingAESKey: a.EncodingAESKey, Mode: wechatsim.ModeSafe, Followers: followers, CallbackURL: nowhere.URL,
+			Templates: []wechatsim.Template{{ID: noticeTemplate, Title: "notice", Content: "{{thing1.DATA}}"}}},
 		{AppID: accounts[1].AppID, Secret: appSecret, GhID: accounts[1].GhID, Token: a.Token, Mode: wechatsim.ModePlain},
 	}
 	for _, n := range others {
@@ -152,7 +168,7 @@ func newSim(t *testing.T, followers int, others ...int) *wechatsim.Sim {
 	}
 	cfg.Limits.Message.Count = 100
 	cfg.Journal.Entries = max(20*followers+1000, 200_000)
-	sim, err := wechatsim.New(cfg, zap.NewNop())
+	sim, err := wechatsim.New(cfg, zap.NewNop(), wechatsim.WithArrivalHook(hook))
 	require.NoError(t, err)
 	require.NoError(t, sim.Start())
 	t.Cleanup(func() { _ = sim.Close() })

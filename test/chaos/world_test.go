@@ -74,6 +74,9 @@ func newWorld(t *testing.T, e *engines, s shape) *world {
 	for i := range s.doors {
 		w.addrs = append(w.addrs, w.door(i, s))
 	}
+	if s.doors == 0 {
+		return w // nobody knocks
+	}
 	d, err := drive.New(drive.Options{Doors: w.addrs, Accounts: accounts, Routing: s.routing, History: w.log})
 	require.NoError(t, err)
 	t.Cleanup(d.Close)
@@ -100,8 +103,8 @@ proxy: {http: {trusted_proxies: [127.0.0.1]}} # the balancer inside the driver
 redis: {addrs: ["%[3]s"], prefix: %[1]s}
 credit: {off: true} # the simulator's windows are wider than WeChat's: they would hide what comes late
 accounts:
-  - {name: card, mode: safe, gh_id: %[4]s, app_id: %[5]s, token: %[6]s, encoding_aes_key: %[7]s, secret: %[11]s, robot: %[12]s, sender: {replies: %[12]s}}
-  - {name: shop, mode: plain, allow_from: [127.0.0.0/8], gh_id: %[8]s, app_id: %[9]s, token: %[6]s, secret: %[11]s, robot: %[12]s, sender: {replies: %[12]s}}
+  - {name: card, mode: safe, gh_id: %[4]s, app_id: %[5]s, token: %[6]s, encoding_aes_key: %[7]s, secret: %[11]s, robot: %[12]s, sender: {replies: %[12]s, template: %[12]s}}
+  - {name: shop, mode: plain, allow_from: [127.0.0.0/8], gh_id: %[8]s, app_id: %[9]s, token: %[6]s, secret: %[11]s, robot: %[12]s, sender: {replies: %[12]s, template: %[12]s}}
 rules: %[13]s
 %[10]s
 `
