@@ -79,16 +79,35 @@ func (s *stage) crew(ctx context.Context) (c *crew, stop func() error, err error
 	if err := c.open(ctx, where, &stack); err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
-	warm := largest
-	if s.Short {
-		warm = 1
-	}
-	for _, account := range []string{queued, direct} { // it has joined the group, and its connections are open
-		if _, _, err := c.run(ctx, account, warm); err != nil {
-			return nil, nil, errors.Join(err, stop())
-		}
+	if err := c.warm(ctx); err != nil {
+		return nil, nil, errors.Join(err, stop())
 	}
 	return c, stop, nil
+}
+
+// warmth is how many doubled batches go before those that are measured: a broker
+// that has just started still compiles its code for some twenty seconds, and
+// answers 20 ms later.
+const warmth = 40
+
+// warm sees to it that the robot has joined its groups, that its connections are
+// open and that the broker is in its stride.
+func (c *crew) warm(ctx context.Context) error {
+	size, rounds := largest, warmth
+	if c.s.Short {
+		size, rounds = 1, 0
+	}
+	for _, account := range []string{queued, direct} {
+		if _, _, err := c.run(ctx, account, size); err != nil {
+			return err
+		}
+	}
+	for range rounds {
+		if _, _, err := c.run(ctx, queued, 2); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *stage) topicPrefix() string {
