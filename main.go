@@ -56,6 +56,9 @@ type cli struct {
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
 	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Limits   limitsCmd   `cmd:"" help:"How fast accounts, back ends and APIs may be used: show it, change it while everything runs, see who did."`
+	Pauses   pausesCmd   `cmd:"" help:"Stop messages by account, app, template or lane, or all of them, and let them go again."`
+	Cancels  cancelsCmd  `cmd:"" help:"End messages that were accepted and not sent."`
+	Audit    auditCmd    `cmd:"" help:"Who changed what in the running deployment; check that the record is whole."`
 	Jobs     jobsCmd     `cmd:"" help:"What runs at fixed times, once in the cluster: list it, see what became of it, run it now."`
 	Dead     deadCmd     `cmd:"" name:"deadletters" help:"Messages that nobody could work: list, show, and put them back."`
 	Erase    eraseCmd    `cmd:"" help:"Erase what robots keep of one follower. Says what it would do only, until --yes is given."`
@@ -140,13 +143,15 @@ type appsCmd struct {
 
 type appsAddCmd struct {
 	roleCmd
-	Name     string   `arg:"" help:"Name of the business system."`
-	Accounts []string `name:"account" required:"" help:"Account that it may use; give it several times, or * for all."`
-	Scopes   []string `name:"scope" help:"What it may do; give it several times." default:"pushes:write,messages:read,messages:resend,reports:read"`
+	Name      string   `arg:"" help:"Name of the business system."`
+	Accounts  []string `name:"account" required:"" help:"Account that it may use; give it several times, or * for all."`
+	Scopes    []string `name:"scope" help:"What it may do; give it several times." default:"pushes:write,messages:read,messages:resend,reports:read"`
+	Template  []string `help:"Template that it may push with; give it several times. Without it: every template, and messages without one."`
+	Developer string   `help:"Who answers for it: limits may hold for all apps of one developer."`
 }
 
 func (c appsAddCmd) Run(ctx context.Context) error {
-	return app.AppsAdd(ctx, c.source(), app.NewKey{Name: c.Name, Accounts: c.Accounts, Scopes: c.Scopes}, os.Stdout)
+	return app.AppsAdd(ctx, c.source(), app.NewKey{Name: c.Name, Accounts: c.Accounts, Scopes: c.Scopes, Templates: c.Template, Developer: c.Developer}, os.Stdout)
 }
 
 type appsListCmd struct{ roleCmd }

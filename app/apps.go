@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,9 +16,11 @@ import (
 
 // NewKey describes a key to be made.
 type NewKey struct {
-	Name     string
-	Accounts []string
-	Scopes   []string
+	Name      string
+	Accounts  []string
+	Scopes    []string
+	Templates []string
+	Developer string
 }
 
 // withBook opens the list of keys for one command. Only the database's part
@@ -49,7 +52,7 @@ func withBook(ctx context.Context, src Source, do func(*api.Book, Config) error)
 // AppsAdd makes a key and prints it, this once.
 func AppsAdd(ctx context.Context, src Source, k NewKey, out io.Writer) error {
 	return withBook(ctx, src, func(b *api.Book, c Config) error {
-		a, key, err := b.Add(ctx, k.Name, k.Scopes, k.Accounts)
+		a, key, err := b.AddApp(ctx, api.App{Name: k.Name, Scopes: k.Scopes, Accounts: k.Accounts, Templates: k.Templates, Developer: k.Developer})
 		if err != nil {
 			return err
 		}
@@ -71,7 +74,7 @@ func AppsList(ctx context.Context, src Source, out io.Writer) error {
 			return err
 		}
 		t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(t, "NAME\tKEY ID\tSCOPES\tACCOUNTS\tCREATED\tREVOKED")
+		fmt.Fprintln(t, "NAME\tKEY ID\tSCOPES\tACCOUNTS\tTEMPLATES\tDEVELOPER\tCREATED\tREVOKED")
 		for _, a := range apps {
 			accounts, revoked := strings.Join(a.Accounts, ","), ""
 			if accounts == "" {
@@ -80,7 +83,7 @@ func AppsList(ctx context.Context, src Source, out io.Writer) error {
 			if !a.RevokedAt.IsZero() {
 				revoked = a.RevokedAt.Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Name, a.KeyID, strings.Join(a.Scopes, ","), accounts, a.CreatedAt.Format(time.RFC3339), revoked)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Name, a.KeyID, strings.Join(a.Scopes, ","), accounts, cmp.Or(strings.Join(a.Templates, ","), "all"), cmp.Or(a.Developer, a.Name), a.CreatedAt.Format(time.RFC3339), revoked)
 		}
 		return t.Flush()
 	})

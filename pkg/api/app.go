@@ -41,10 +41,15 @@ func DefaultScopes() []string {
 // App is one key of an app. An app may have several keys at once, so that a
 // key can be replaced without a pause.
 type App struct {
-	Name      string    `json:"name"`
-	KeyID     string    `json:"key_id"`
-	Scopes    []string  `json:"scopes"`
-	Accounts  []string  `json:"accounts"`
+	Name     string   `json:"name"`
+	KeyID    string   `json:"key_id"`
+	Scopes   []string `json:"scopes"`
+	Accounts []string `json:"accounts"`
+	// Templates are the ids that the key may push with; empty is every template, and
+	// messages without one.
+	Templates []string `json:"templates,omitempty"`
+	// Developer is who answers for the app: limits may hold for all apps of one.
+	Developer string    `json:"developer,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
 }
@@ -57,7 +62,14 @@ func (a App) May(account string) bool {
 	return slices.Contains(a.Accounts, AllAccounts) || slices.Contains(a.Accounts, account)
 }
 
+// MayUse reports whether the key may push with a template; "" is a message that
+// has none.
+func (a App) MayUse(template string) bool {
+	return len(a.Templates) == 0 || slices.Contains(a.Templates, template)
+}
+
 var (
+	templateID  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	appName     = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 	accountName = regexp.MustCompile(`^(\*|[a-z0-9][a-z0-9-]{0,39})$`)
 )
@@ -81,6 +93,14 @@ func (a App) check() error {
 		if !accountName.MatchString(n) {
 			return fault.New(fault.Invalid, op, "account %q: use an account's name or %q", n, AllAccounts).WithField("accounts")
 		}
+	}
+	for _, t := range a.Templates {
+		if !templateID.MatchString(t) {
+			return fault.New(fault.Invalid, op, "template %.80q: use a template's id", t).WithField("templates")
+		}
+	}
+	if a.Developer != "" && !appName.MatchString(a.Developer) {
+		return fault.New(fault.Invalid, op, "developer %.80q: use 1 to 64 of a-z, 0-9, dot, _ and -", a.Developer).WithField("developer")
 	}
 	return nil
 }

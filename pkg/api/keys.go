@@ -54,7 +54,12 @@ func NewBook(db *sqldb.DB, now func() time.Time) *Book {
 // Add makes a key for an app and returns it with the key's text, which is
 // shown this once and cannot be found again.
 func (b *Book) Add(ctx context.Context, name string, scopes, accounts []string) (App, string, error) {
-	a := App{Name: name, Scopes: scopes, Accounts: accounts, CreatedAt: b.now().UTC().Truncate(time.Millisecond)}
+	return b.AddApp(ctx, App{Name: name, Scopes: scopes, Accounts: accounts})
+}
+
+// AddApp is Add with everything that a key may be limited to.
+func (b *Book) AddApp(ctx context.Context, a App) (App, string, error) {
+	a.CreatedAt, a.RevokedAt = b.now().UTC().Truncate(time.Millisecond), time.Time{}
 	if err := a.check(); err != nil {
 		return App{}, "", err
 	}
@@ -64,9 +69,9 @@ func (b *Book) Add(ctx context.Context, name string, scopes, accounts []string) 
 	rand.Read(secret)
 	a.KeyID = hex.EncodeToString(id)
 	text := keyPrefix + a.KeyID + "_" + base64.RawURLEncoding.EncodeToString(secret)
-	_, err := b.db.Exec(ctx, `INSERT INTO apps (key_id, name, key_hash, scopes, accounts, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6)`,
-		a.KeyID, a.Name, hashKey(text), strings.Join(scopes, " "), strings.Join(accounts, " "), a.CreatedAt.UnixMilli())
+	_, err := b.db.Exec(ctx, `INSERT INTO apps (key_id, name, key_hash, scopes, accounts, templates, developer, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		a.KeyID, a.Name, hashKey(text), strings.Join(a.Scopes, " "), strings.Join(a.Accounts, " "), strings.Join(a.Templates, " "), a.Developer, a.CreatedAt.UnixMilli())
 	if err != nil {
 		return App{}, "", err
 	}
@@ -106,7 +111,7 @@ type entry struct {
 	hash string
 }
 
-const keyColumns = "key_id, name, key_hash, scopes, accounts, created_at, revoked_at"
+const keyColumns = "key_id, name, key_hash, scopes, accounts, templates, developer, created_at, revoked_at"
 
 func (b *Book) read(ctx context.Context, q string, args ...any) ([]entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -119,12 +124,15 @@ func (b *Book) read(ctx context.Context, q string, args ...any) ([]entry, error)
 	var out []entry
 	for rows.Next() {
 		var e entry
-		var scopes, accounts string
+		var scopes, accounts, templates string
 		var created, revoked int64
-		if err := rows.Scan(&e.app.KeyID, &e.app.Name, &e.hash, &scopes, &accounts, &created, &revoked); err != nil {
+		if err := rows.Scan(&e.app.KeyID, &e.app.Name, &e.hash, &scopes, &accounts, &templates, &e.app.Developer, &created, &revoked); err != nil {
 			return nil, err
 		}
 		e.app.Scopes, e.app.Accounts = strings.Fields(scopes), strings.Fields(accounts)
+		if templates != "" {
+			e.app.Templates = strings.Fields(templates)
+		}
 		e.app.CreatedAt = time.UnixMilli(created).UTC()
 		if revoked != 0 {
 			e.app.RevokedAt = time.UnixMilli(revoked).UTC()

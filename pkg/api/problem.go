@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/pkg/fault"
@@ -20,6 +21,7 @@ type Problem struct {
 	Errcode string `json:"errcode"`
 	Detail  string `json:"detail"`
 	Field   string `json:"field,omitempty"`
+	Pointer string `json:"pointer,omitempty"` // Field as a JSON pointer (RFC 6901) into the body, or into the push of a batch
 	Do      string `json:"do"`
 }
 
@@ -77,12 +79,23 @@ func ProblemOf(err error) Problem {
 	if inPart {
 		p.Do = "Send the same request again after Retry-After, with the same idempotency key, until it succeeds."
 	}
+	p.Pointer = pointer(p.Field)
 	p.Title = http.StatusText(p.Status)
 	p.Detail = p.Title
 	if k.show || inPart {
 		p.Detail = cause(err)
 	}
 	return p
+}
+
+// pointer writes "data.thing1" and "items[2].id" as "/data/thing1" and
+// "/items/2/id".
+func pointer(field string) string {
+	if field == "" {
+		return ""
+	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1", ".", "/", "[", "/", "]", "")
+	return "/" + escape.Replace(field)
 }
 
 // cause is the text inside the outermost fault: the operation's name in front

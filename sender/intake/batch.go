@@ -187,7 +187,7 @@ func (in *Intake) nameAll(ctx context.Context, items []item) {
 		if it.body, it.err = it.plan.req.bodyHash(); it.err != nil {
 			continue
 		}
-		h := idgen.HashOf("push", it.plan.app, it.plan.req.IdempotencyKey)
+		h := idgen.HashOf("push", it.plan.app.Name, it.plan.req.IdempotencyKey)
 		it.hash = h.String()
 		if before, twice := first[it.hash]; twice {
 			if it.twin = before; items[before].body != it.body {
@@ -196,7 +196,7 @@ func (in *Intake) nameAll(ctx context.Context, items []item) {
 			continue
 		}
 		first[it.hash] = i
-		it.row = keyRow{App: it.plan.app, KeyHash: it.hash, BodyHash: it.body, ID: idgen.Derive(it.plan.user, h), AcceptedAt: it.plan.at}
+		it.row = keyRow{App: it.plan.app.Name, KeyHash: it.hash, BodyHash: it.body, ID: idgen.Derive(it.plan.user, h), AcceptedAt: it.plan.at}
 		rows = append(rows, &it.row)
 	}
 	err := in.keys.rememberAll(ctx, rows)

@@ -41,30 +41,44 @@ var subscriptionLimits = map[string]int{
 	"phrase": 5, "phone_number": 17, "car_number": 8, "name": 20,
 }
 
-// check reports the first field that cannot be right, and the time from
-// expires_at, which is zero if there is none.
-func (r *Request) check(now time.Time) (expires time.Time, err error) {
+// check reports the first field that cannot be right, and when the message may go.
+func (r *Request) check(now time.Time) (span, error) {
 	switch {
 	case r.Account == "":
-		return expires, invalid("account", "name the account to send from")
-	case r.Kind != wire.PushTemplate && r.Kind != wire.PushSubscription:
-		return expires, invalid("kind", "use %q or %q", wire.PushTemplate, wire.PushSubscription)
+		return span{}, invalid("account", "name the account to send from")
+	case r.Kind != wire.PushTemplate && r.Kind != wire.PushSubscription && r.Kind != wire.PushCustom:
+		return span{}, invalid("kind", "use %q, %q or %q", wire.PushTemplate, wire.PushSubscription, wire.PushCustom)
 	case r.Lane != wire.LaneRealtime && r.Lane != wire.LaneBulk:
-		return expires, invalid("lane", "use %q or %q", wire.LaneRealtime, wire.LaneBulk)
+		return span{}, invalid("lane", "use %q or %q", wire.LaneRealtime, wire.LaneBulk)
 	case !wire.ValidOpenID(r.OpenID):
-		return expires, invalid("openid", "give the follower's openid: 1 to 64 of A-Z, a-z, 0-9, _ and -")
-	case !templateID.MatchString(r.TemplateID):
-		return expires, invalid("template_id", "give the template's id: 1 to 64 of A-Z, a-z, 0-9, _ and -")
+		return span{}, invalid("openid", "give the follower's openid: 1 to 64 of A-Z, a-z, 0-9, _ and -")
 	case r.Reference != "" && !text(r.Reference, maxReference, false):
-		return expires, invalid("reference", "use at most %d characters without control characters", maxReference)
+		return span{}, invalid("reference", "use at most %d characters without control characters", maxReference)
+	}
+	body := r.checkTemplated
+	if r.Kind == wire.PushCustom {
+		body = r.checkCustom
+	}
+	if err := body(); err != nil {
+		return span{}, err
+	}
+	return r.checkSpan(now)
+}
+
+// checkTemplated looks at what template and subscription messages consist of.
+func (r *Request) checkTemplated() error {
+	switch {
+	case !templateID.MatchString(r.TemplateID):
+		return invalid("template_id", "give the template's id: 1 to 64 of A-Z, a-z, 0-9, _ and -")
+	case r.Content != nil:
+		return invalid("content", "it belongs to kind %q: use template_id and data", wire.PushCustom)
+	case r.Class != "":
+		return invalid("class", "it belongs to kind %q: WeChat recognises a repeat of the others", wire.PushCustom)
 	}
 	if err := r.checkData(); err != nil {
-		return expires, err
+		return err
 	}
-	if err := r.checkJump(); err != nil {
-		return expires, err
-	}
-	return r.checkExpiry(now)
+	return r.checkJump()
 }
 
 func (r *Request) checkData() error {
@@ -165,18 +179,36 @@ func checkURL(s string) error {
 	return nil
 }
 
-func (r *Request) checkExpiry(now time.Time) (time.Time, error) {
-	if r.ExpiresAt == "" {
-		return time.Time{}, nil
+// span is when a message may go; zero times are open ends.
+type span struct{ from, to time.Time }
+
+func (r *Request) checkSpan(now time.Time) (span, error) {
+	from, err := timeOf("not_before", r.NotBefore, now)
+	if err != nil {
+		return span{}, err
 	}
-	t, err := time.Parse(time.RFC3339, r.ExpiresAt)
+	to, err := timeOf("expires_at", r.ExpiresAt, now)
 	switch {
 	case err != nil:
-		return time.Time{}, invalid("expires_at", "give a time as in RFC 3339, for example 2026-12-24T18:00:00+08:00")
-	case !t.After(now):
-		return time.Time{}, invalid("expires_at", "this time has passed")
+		return span{}, err
+	case !to.IsZero() && !to.After(now):
+		return span{}, invalid("expires_at", "this time has passed")
+	case !to.IsZero() && !to.After(from):
+		return span{}, invalid("expires_at", "it is not behind not_before: the message could never go")
+	}
+	return span{from: from, to: to}, nil
+}
+
+func timeOf(field, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	switch {
+	case err != nil || t.Year() < 1970:
+		return time.Time{}, invalid(field, "give a time as in RFC 3339, for example 2026-12-24T18:00:00+08:00")
 	case t.After(now.Add(maxAhead)):
-		return time.Time{}, invalid("expires_at", "at most %d days ahead are possible", int(maxAhead/(24*time.Hour)))
+		return time.Time{}, invalid(field, "at most %d days ahead are possible", int(maxAhead/(24*time.Hour)))
 	}
 	return t, nil
 }

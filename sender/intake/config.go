@@ -15,6 +15,9 @@ type Config struct {
 	MaxInFlight int `koanf:"max_in_flight"`
 	// PublishTimeout bounds waiting for the queue.
 	PublishTimeout time.Duration `koanf:"publish_timeout"`
+	// CallbackAllow names hosts and ranges that a callback_url may lead to although
+	// they are not public.
+	CallbackAllow []string `koanf:"callback_allow"`
 }
 
 // DefaultConfig fits the write timeout of run.DefaultHTTPConfig.

@@ -72,6 +72,7 @@ func (q *queue) all() []posted {
 type desk struct {
 	*intake.Intake
 	keys  map[string]string // app → key
+	book  *api.Book
 	queue *queue
 	url   string
 	t     *testing.T
@@ -92,6 +93,7 @@ func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
 	clock := func() time.Time { return d.now }
 	require.NoError(t, api.Migrate(t.Context(), db))
 	book := api.NewBook(db, nil)
+	d.book = book
 	d.keys = map[string]string{}
 	for app, scope := range map[string]string{"crm": api.PushesWrite, "bank": api.PushesWrite, "reader": api.MessagesRead} {
 		account := api.AllAccounts
@@ -118,13 +120,14 @@ func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
 
 // answer is what a business system sees.
 type answer struct {
-	Status int
-	Header http.Header
-	ID     string `json:"id"`
-	State  string `json:"state"`
-	Detail string `json:"detail"`
-	Field  string `json:"field"`
-	Do     string `json:"do"`
+	Status  int
+	Header  http.Header
+	ID      string `json:"id"`
+	State   string `json:"state"`
+	Detail  string `json:"detail"`
+	Field   string `json:"field"`
+	Pointer string `json:"pointer"`
+	Do      string `json:"do"`
 }
 
 func (d *desk) post(body string, headers ...string) answer {

@@ -15,6 +15,7 @@ import (
 	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/idgen"
+	"tidegate/pkg/outhttp"
 	"tidegate/pkg/run"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/telemetry"
@@ -58,6 +59,7 @@ type Intake struct {
 	met     *metrics
 	places  chan struct{}
 	batches chan struct{}
+	hooks   *outhttp.Client // only looks at addresses; it calls none
 
 	mu     sync.RWMutex
 	appIDs map[string]string // account → appid
@@ -79,8 +81,12 @@ func New(ctx context.Context, cfg Config, d Deps) (*Intake, error) {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
+	hooks, err := outhttp.New(outhttp.Options{Allow: cfg.CallbackAllow})
+	if err != nil {
+		return nil, fmt.Errorf("new intake: callback_allow: %w", err)
+	}
 	d.Log = d.Log.Named("intake")
-	return &Intake{cfg: cfg, d: d, keys: keys, met: met, places: make(chan struct{}, cfg.MaxInFlight), batches: make(chan struct{}, min(maxBatches, cfg.MaxInFlight))}, nil
+	return &Intake{cfg: cfg, d: d, keys: keys, met: met, hooks: hooks, places: make(chan struct{}, cfg.MaxInFlight), batches: make(chan struct{}, min(maxBatches, cfg.MaxInFlight))}, nil
 }
 
 // SetAccounts replaces the accounts: name → appid.
@@ -162,25 +168,31 @@ func (in *Intake) take(w http.ResponseWriter, r *http.Request) (string, error) {
 
 // plan is a checked request on its way to the queue.
 type plan struct {
-	req     *Request
-	app     string
-	user    idgen.UID
-	at      time.Time
-	expires time.Time
-	trace   string
+	req   *Request
+	app   api.App
+	user  idgen.UID
+	at    time.Time
+	span  span
+	trace string
 }
 
 // planFor checks a request.
 func (in *Intake) planFor(req *Request, app api.App, now time.Time, trace string) (plan, error) {
-	expires, err := req.check(now)
+	s, err := req.check(now)
 	if err != nil {
+		return plan{}, err
+	}
+	if err := in.checkCallback(req.CallbackURL); err != nil {
 		return plan{}, err
 	}
 	appID, err := in.account(app, req.Account)
 	if err != nil {
 		return plan{}, err
 	}
-	return plan{req: req, app: app.Name, user: idgen.User(appID, req.OpenID), at: now, expires: expires, trace: trace}, nil
+	if err := mayUse(app, req); err != nil {
+		return plan{}, err
+	}
+	return plan{req: req, app: app, user: idgen.User(appID, req.OpenID), at: now, span: s, trace: trace}, nil
 }
 
 func (in *Intake) account(app api.App, account string) (appID string, err error) {
@@ -213,8 +225,8 @@ func (in *Intake) acceptKeyed(ctx context.Context, p plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h := idgen.HashOf("push", p.app, p.req.IdempotencyKey)
-	row := keyRow{App: p.app, KeyHash: h.String(), BodyHash: body, ID: idgen.Derive(p.user, h), AcceptedAt: p.at}
+	h := idgen.HashOf("push", p.app.Name, p.req.IdempotencyKey)
+	row := keyRow{App: p.app.Name, KeyHash: h.String(), BodyHash: body, ID: idgen.Derive(p.user, h), AcceptedAt: p.at}
 	stored, existed, err := in.keys.remember(ctx, row)
 	if err != nil {
 		return "", err
@@ -240,7 +252,7 @@ func (in *Intake) acceptKeyed(ctx context.Context, p plan) (string, error) {
 var errOtherPush = fault.New(fault.Conflict, "idempotency_key", "it was used for another push: use a new key for a new message").WithField("idempotency_key")
 
 func (in *Intake) publish(ctx context.Context, p plan, id, hash string, at time.Time) error {
-	l := p.req.letter(p.app, id, hash, p.trace, at, p.expires)
+	l := p.req.letter(p.app.Name, id, hash, p.trace, at, p.span)
 	err := in.d.Outbox.Post(ctx, in.d.Topics.Pushes(l.Account, l.Lane), l)
 	switch {
 	case err == nil:

@@ -24,6 +24,14 @@ func TestEveryRefusalNamesItsField(t *testing.T) {
 		fat[k] = strings.Repeat("字", 900)
 	}
 	sub := func(m map[string]any) map[string]any { m["kind"] = "subscription"; return m }
+	custom := func(m map[string]any) map[string]any {
+		for k, v := range map[string]any{"kind": "custom", "template_id": nil, "data": nil, "content": map[string]any{"type": "text", "text": "x"}} {
+			if _, given := m[k]; !given {
+				m[k] = v
+			}
+		}
+		return m
+	}
 	cases := []struct {
 		name   string
 		change map[string]any
@@ -67,6 +75,29 @@ func TestEveryRefusalNamesItsField(t *testing.T) {
 		{"number for time", map[string]any{"expires_at": 1790000000}, "expires_at", "a string is expected"},
 		{"long key", map[string]any{"idempotency_key": strings.Repeat("k", 129)}, "idempotency_key", "128"},
 		{"key with space", map[string]any{"idempotency_key": "a b"}, "idempotency_key", "printable"},
+		{"not before and content", map[string]any{"not_before": "soon"}, "not_before", "RFC 3339"},
+		{"not before in a month", map[string]any{"not_before": noon.Add(8 * 24 * time.Hour).Format(time.RFC3339)}, "not_before", "7 days"},
+		{"over before it begins", map[string]any{"not_before": noon.Add(2 * time.Hour).Format(time.RFC3339), "expires_at": noon.Add(time.Hour).Format(time.RFC3339)}, "expires_at", "never go"},
+		{"callback to ourselves", map[string]any{"callback_url": "http://127.0.0.1:6379/"}, "callback_url", "not public"},
+		{"callback to metadata", map[string]any{"callback_url": "http://[::ffff:169.254.169.254]/"}, "callback_url", "not public"},
+		{"callback by ftp", map[string]any{"callback_url": "ftp://hook.example/"}, "callback_url", "http"},
+		{"callback with a login", map[string]any{"callback_url": "https://u:p@hook.example/"}, "callback_url", "login"},
+		{"content of a template", map[string]any{"content": map[string]any{"type": "text", "text": "x"}}, "content", "custom"},
+		{"class of a template", map[string]any{"class": "prefer_loss"}, "class", "custom"},
+		{"template of custom", custom(map[string]any{"template_id": "T"}), "template_id", "content"},
+		{"url of custom", custom(map[string]any{"url": "https://example.com"}), "url", "content"},
+		{"no content", custom(map[string]any{"content": nil}), "content", "says"},
+		{"odd class", custom(map[string]any{"class": "any"}), "class", "prefer_loss"},
+		{"odd content", custom(map[string]any{"content": map[string]any{"type": "card"}}), "content.type", "msgmenu"},
+		{"two contents", custom(map[string]any{"content": map[string]any{"type": "text", "text": "x", "media_id": "y"}}), "content.media_id", "none"},
+		{"blank text", custom(map[string]any{"content": map[string]any{"type": "text", "text": " \n"}}), "content.text", "blank"},
+		{"long text", custom(map[string]any{"content": map[string]any{"type": "text", "text": strings.Repeat("字", 2501)}}), "content.text", "7500"},
+		{"image without id", custom(map[string]any{"content": map[string]any{"type": "image"}}), "content.media_id", "needs"},
+		{"news without title", custom(map[string]any{"content": map[string]any{"type": "news", "news": map[string]any{"url": "https://example.com"}}}), "content.news.title", "title"},
+		{"news to a script", custom(map[string]any{"content": map[string]any{"type": "news", "news": map[string]any{"title": "t", "url": "javascript:x"}}}), "content.news.url", "https://"},
+		{"menu without items", custom(map[string]any{"content": map[string]any{"type": "msgmenu", "menu": map[string]any{}}}), "content.menu.items", "1 to"},
+		{"music without address", custom(map[string]any{"content": map[string]any{"type": "music", "music": map[string]any{"thumb_media_id": "m"}}}), "content.music.url", "https://"},
+		{"unknown field in content", custom(map[string]any{"content": map[string]any{"type": "text", "txt": "x"}}), "content.txt", "unknown field"},
 		{"unknown field", map[string]any{"opnid": "x"}, "opnid", "unknown field"},
 		{"field in capitals", map[string]any{"OpenID": "x"}, "OpenID", "openid"},
 	}
@@ -77,6 +108,7 @@ func TestEveryRefusalNamesItsField(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, a.Status)
 			require.Equal(t, "application/problem+json", a.Header.Get("Content-Type"))
 			require.Equal(t, c.field, a.Field, a.Detail)
+			require.Equal(t, "/"+strings.ReplaceAll(c.field, ".", "/"), a.Pointer)
 			require.Contains(t, a.Detail, c.says)
 			require.Empty(t, a.ID)
 		})

@@ -17,7 +17,7 @@ import (
 // Request is the body of POST /v1/pushes.
 type Request struct {
 	Account    string `json:"account"`
-	Kind       string `json:"kind"` // template (default) or subscription
+	Kind       string `json:"kind"` // template (default), subscription or custom
 	Lane       string `json:"lane"` // realtime (default) or bulk
 	OpenID     string `json:"openid"`
 	TemplateID string `json:"template_id"`
@@ -30,6 +30,13 @@ type Request struct {
 	// IdempotencyKey may be given here or as the header Idempotency-Key.
 	IdempotencyKey string `json:"idempotency_key"`
 	ExpiresAt      string `json:"expires_at"` // RFC 3339; not sent after that
+
+	// What came later is left out of the digest of a request that does not use it:
+	// a repeat over an upgrade must find its key.
+	NotBefore   string        `json:"not_before,omitempty"`   // RFC 3339; not sent before that
+	CallbackURL string        `json:"callback_url,omitempty"` // where to tell what became of it
+	Content     *wire.Content `json:"content,omitempty"`      // custom only
+	Class       string        `json:"class,omitempty"`        // custom only: prefer_duplicate (default) or prefer_loss
 }
 
 // Values are a template's values by key.
@@ -133,16 +140,20 @@ func (r *Request) key(header string) error {
 }
 
 // letter makes the push. at is when it was accepted.
-func (r *Request) letter(app, id, identityHash, trace string, at, expires time.Time) *wire.Push {
+func (r *Request) letter(app, id, identityHash, trace string, at time.Time, s span) *wire.Push {
 	p := &wire.Push{
 		ID: id, IdentityHash: identityHash,
 		Account: r.Account, App: app, Lane: r.Lane, PushKind: r.Kind,
 		OpenID: r.OpenID, TemplateID: r.TemplateID, Data: r.Data,
 		URL: r.URL, Page: r.Page, MiniAppID: r.MiniAppID, MiniPath: r.MiniPath,
 		Reference: r.Reference, AcceptedAt: wire.Millis(at), TraceParent: trace,
+		CallbackURL: r.CallbackURL, Content: r.Content, Class: r.Class,
 	}
-	if !expires.IsZero() {
-		p.ExpiresAt = wire.Millis(expires)
+	if !s.to.IsZero() {
+		p.ExpiresAt = wire.Millis(s.to)
+	}
+	if !s.from.IsZero() {
+		p.NotBefore = wire.Millis(s.from)
 	}
 	return p
 }
