@@ -22,15 +22,23 @@ func (r *Room) keepHouse(ctx context.Context) error {
 	return nil
 }
 
+// lateAfter is how long an event waits before its message is looked for among
+// those of all days: its row may only be a moment behind.
+const lateAfter = time.Minute
+
 // round settles what never got a receipt, disowns events that nobody claimed,
 // deletes what is old, and shows the counts.
 func (r *Room) round(ctx context.Context) error {
 	now := r.d.Now()
+	if err := r.store.MakeParts(ctx); err != nil {
+		return err
+	}
 	jobs := []struct {
 		what string
 		do   func() (int, error)
 	}{
 		{"no_receipt", func() (int, error) { return r.store.TimeOut(ctx, now.Add(-r.cfg.NoReceiptAfter)) }},
+		{"joined_late", func() (int, error) { return r.store.JoinLate(ctx, now.Add(-lateAfter)) }},
 		{"foreign", func() (int, error) { return r.store.Disown(ctx, now.Add(-r.cfg.ParkFor)) }},
 		{"purged", func() (int, error) {
 			return r.store.Purge(ctx, []wire.Kind{wire.KindPush, wire.KindReply}, now.Add(-r.cfg.Retention))

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		resent: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidegate_receipts_resent_total",
 			Help: "Pushes that were sent again on request."}),
 		kept: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidegate_receipts_housekeeping_total",
-			Help: "Rows that housekeeping changed: no_receipt, foreign, purged, purged_events; and failed rounds: failed."}, []string{"what"}),
+			Help: "Rows that housekeeping changed: no_receipt, joined_late, foreign, purged, purged_events; and failed rounds: failed."}, []string{"what"}),
 		repeats: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidegate_receipts_repeats_total",
 			Help: "Repeats of users, by account; what is read again after a crash or a rebalance counts again."}, []string{"account"}),
 		repeatAlarms: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidegate_receipts_repeat_alarms_total",

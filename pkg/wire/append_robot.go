@@ -83,8 +83,30 @@ func (r *Receipt) appendJSON(b []byte) []byte {
 		b = append(b, `,"possible_duplicate":true`...)
 	}
 	b = appendNumber(b, `,"at":`, r.At)
+	b = appendOptionalNumber(b, `,"born_at":`, r.BornAt)
+	b = appendSteps(b, r.Steps)
 	b = appendOptional(b, `,"traceparent":`, r.TraceParent)
 	return append(b, '}')
+}
+
+func appendSteps(b []byte, steps []Step) []byte {
+	for i, s := range steps {
+		if i == 0 {
+			b = append(b, `,"steps":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendNumber(b, `{"at":`, s.At)
+		b = appendText(append(b, `,"room":`...), s.Room)
+		b = appendText(append(b, `,"what":`...), s.What)
+		b = appendOptional(b, `,"detail":`, s.Detail)
+		b = appendOptional(b, `,"line":`, s.Line)
+		b = append(b, '}')
+	}
+	if len(steps) > 0 {
+		b = append(b, ']')
+	}
+	return b
 }
 
 func appendNumber(b []byte, name string, n int64) []byte {

@@ -182,9 +182,24 @@ type Receipt struct {
 	Line         string `json:"line,omitempty"`   // the way out that the last request took (M3)
 	Detail       string `json:"detail,omitempty"` // rule or back end that took part
 	// PossibleDuplicate marks a message that may have been seen twice (G8).
-	PossibleDuplicate bool   `json:"possible_duplicate,omitempty"`
-	At                int64  `json:"at"`
-	TraceParent       string `json:"traceparent,omitempty"`
+	PossibleDuplicate bool  `json:"possible_duplicate,omitempty"`
+	At                int64 `json:"at"`
+	// BornAt is when the message came to be: it says where its row is (0 in letters
+	// of releases that did not tell).
+	BornAt int64 `json:"born_at,omitempty"`
+	// Steps are what became of the message before this news and has no letter of its
+	// own: at the door, in the queue, at back ends.
+	Steps       []Step `json:"steps,omitempty"`
+	TraceParent string `json:"traceparent,omitempty"`
+}
+
+// Step is one thing that happened to a message on its way.
+type Step struct {
+	At     int64  `json:"at"`
+	Room   string `json:"room"`             // who did it
+	What   string `json:"what"`             // received, claimed, read, called, …
+	Detail string `json:"detail,omitempty"` // for people: partition and offset, back end and time
+	Line   string `json:"line,omitempty"`   // the way out that it took (M3)
 }
 
 // Repeat records a user's repeated action that was acked and not worked (M9).

@@ -12,7 +12,7 @@ import (
 const (
 	// MaxBatch is how many pieces of news one transaction takes; Apply cuts
 	// longer lists.
-	MaxBatch = 512
+	MaxBatch = 2000
 	// raceTries bounds the fresh starts after errRace. Each of them finds at
 	// least one row more in its place, so a batch cannot need more than it has
 	// pieces; seldom is there even one.
@@ -56,7 +56,7 @@ func (s *SQL) Apply(ctx context.Context, news []News) (Applied, error) {
 
 func (s *SQL) applyBatch(ctx context.Context, news []News) (Applied, error) {
 	for try := 1; ; try++ {
-		w := newWork(s.now().UnixMilli())
+		w := s.newWork()
 		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.applyTx(ctx, tx, w, news) })
 		if errors.Is(err, errRace) && try < raceTries {
 			continue
@@ -72,7 +72,10 @@ func (s *SQL) applyBatch(ctx context.Context, news []News) (Applied, error) {
 
 func (s *SQL) applyTx(ctx context.Context, tx *sqldb.Tx, w *work, news []News) error {
 	mine, events := split(news)
-	found, err := findRefs(ctx, tx, events)
+	if err := s.guardKeys(ctx, tx, mine); err != nil {
+		return err
+	}
+	found, err := s.findRefs(ctx, tx, events, s.recent())
 	if err != nil {
 		return err
 	}
@@ -116,7 +119,8 @@ func split(news []News) (mine, events []News) {
 }
 
 // lock reads the rows of the batch, in the one order, and keeps others from
-// changing them until the end of the transaction.
+// changing them until the end of the transaction. News that knows its message's
+// birth is looked for in the days since, everything else everywhere.
 func (s *SQL) lock(ctx context.Context, tx *sqldb.Tx, w *work, mine []News, found []target) error {
 	var ids []string
 	for _, n := range mine {
@@ -125,10 +129,11 @@ func (s *SQL) lock(ctx context.Context, tx *sqldb.Tx, w *work, mine []News, foun
 	for _, t := range found {
 		ids = append(ids, t.id)
 	}
+	since := s.sinceOf(mine, found)
 	slices.Sort(ids)
-	for _, chunk := range chunks(slices.Compact(ids)) {
-		ms, err := readMessages(ctx, tx, "SELECT "+messageColumns+" FROM messages WHERE id IN "+in(1, len(chunk))+
-			" ORDER BY id, variant"+s.forUpdate(), anys(chunk)...)
+	for _, piece := range s.pieces(slices.Compact(ids)) {
+		cond, args := s.among("id", 1, piece)
+		ms, err := s.readMessages(ctx, tx, " WHERE "+cond+s.since(since)+" ORDER BY id, variant"+s.forUpdate(), args...)
 		if err != nil {
 			return err
 		}
@@ -188,23 +193,23 @@ func (s *SQL) write(ctx context.Context, tx *sqldb.Tx, w *work) error {
 			changed = append(changed, &r.now)
 		}
 	}
-	if err := insertMessages(ctx, tx, fresh); err != nil {
+	if err := s.insertMessages(ctx, tx, fresh); err != nil {
 		return err
 	}
-	if err := updateMessages(ctx, tx, changed); err != nil {
+	if err := s.updateMessages(ctx, tx, changed); err != nil {
 		return err
 	}
-	if err := writeSteps(ctx, tx, w); err != nil {
+	if err := s.writeSteps(ctx, tx, w); err != nil {
 		return err
 	}
-	if err := writeLetters(ctx, tx, w); err != nil {
+	if err := s.writeLetters(ctx, tx, w); err != nil {
 		return err
 	}
-	if err := writeParked(ctx, tx, w); err != nil {
+	if err := s.writeParked(ctx, tx, w); err != nil {
 		return err
 	}
 	if err := s.tell(ctx, tx, w); err != nil {
 		return err
 	}
-	return writeTallies(ctx, tx, w.tallies())
+	return s.writeCounts(ctx, tx, w.counts())
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wire"
 )
 
@@ -111,4 +112,24 @@ func (f Filter) where() *where {
 		w.and("failed = 1")
 	}
 	return w
+}
+
+// where adds what leaves out the partitions of other days.
+func (s *SQL) where(f Filter) *where {
+	w := f.where()
+	if s.db.Dialect() != sqldb.Postgres {
+		return w
+	}
+	if !f.From.IsZero() {
+		w.and("(part = 0 OR part >= @)", partOf(dayOf(f.From.UnixMilli()), wire.KindPush))
+	}
+	if !f.To.IsZero() {
+		w.and("part < @", partOf(dayOf(f.To.UnixMilli())+1, wire.KindPush))
+	}
+	return w
+}
+
+// until is the condition that leaves out the partitions of days after a time.
+func (s *SQL) until(at int64) string {
+	return " AND part < " + strconv.FormatInt(partOf(dayOf(at)+1, wire.KindPush), 10)
 }

@@ -20,7 +20,7 @@ const keepBatch = 500
 func (s *SQL) TimeOut(ctx context.Context, before time.Time) (int, error) {
 	total := 0
 	for {
-		ms, err := readMessages(ctx, s.db, "SELECT "+messageColumns+" FROM messages WHERE state = 'accepted' AND kind = 'push' AND accepted_at < $1"+
+		ms, err := s.readMessages(ctx, s.db, " WHERE state = 'accepted' AND kind = 'push' AND accepted_at < $1"+
 			" ORDER BY accepted_at LIMIT $2", before.UnixMilli(), keepBatch)
 		if err != nil || len(ms) == 0 {
 			return total, err
@@ -28,7 +28,7 @@ func (s *SQL) TimeOut(ctx context.Context, before time.Time) (int, error) {
 		news := make([]News, len(ms))
 		for i, m := range ms {
 			news[i] = News{Source: FromTimeout, Kind: m.Kind, ID: m.ID, IdentityHash: m.IdentityHash, Account: m.Account,
-				State: wire.NoReceipt, Reason: "no receipt came", At: s.now().UnixMilli()}
+				State: wire.NoReceipt, Reason: "no receipt came", At: s.now().UnixMilli(), Born: m.At}
 		}
 		if _, err := s.Apply(ctx, news); err != nil {
 			return total, err
@@ -52,7 +52,8 @@ func (s *SQL) Parking(ctx context.Context) (waiting, foreign int64, err error) {
 }
 
 // Purge deletes messages of some kinds whose first news is older than a time,
-// with their stories and letters, in small transactions.
+// with their stories and letters: rows in small transactions, and on PostgreSQL
+// partitions of days that are over as a whole, which is done at once.
 func (s *SQL) Purge(ctx context.Context, kinds []wire.Kind, before time.Time) (int, error) {
 	total := 0
 	for {
@@ -62,8 +63,12 @@ func (s *SQL) Purge(ctx context.Context, kinds []wire.Kind, before time.Time) (i
 			return err
 		})
 		total += n
-		if err != nil || n < keepBatch {
+		if err != nil {
 			return total, err
+		}
+		if n < keepBatch {
+			dropped, err := s.dropParts(ctx, kinds, before.UnixMilli())
+			return total + dropped, err
 		}
 	}
 }
@@ -71,25 +76,30 @@ func (s *SQL) Purge(ctx context.Context, kinds []wire.Kind, before time.Time) (i
 // purgeTx looks for old rows first and locks them in the order of their ids
 // then, as every writer does.
 func (s *SQL) purgeTx(ctx context.Context, tx *sqldb.Tx, f Filter) (int, error) {
-	w := f.where()
-	old, err := readMessages(ctx, tx, "SELECT "+messageColumns+" FROM messages"+w.text.String()+
-		" ORDER BY at LIMIT "+w.param(keepBatch), w.args...)
+	w := s.where(f)
+	if s.db.Dialect() == sqldb.Postgres {
+		w.and("part = 0") // what lies in partitions goes with them
+	}
+	if err := s.guardKeys(ctx, tx, nil); err != nil {
+		return 0, err
+	}
+	old, err := s.readMessages(ctx, tx, w.text.String()+" ORDER BY at LIMIT "+w.param(keepBatch), w.args...)
 	if err != nil {
 		return 0, err
 	}
 	doomed := map[target]bool{}
 	for _, m := range old {
-		doomed[target{m.ID, m.Variant}] = true
+		doomed[target{m.ID, m.Variant, m.Part}] = true
 	}
-	locked := newWork(0)
+	locked := s.newWork()
 	if err := s.lock(ctx, tx, locked, nil, slices.Collect(maps.Keys(doomed))); err != nil {
 		return 0, err
 	}
-	t := map[tallyKey]int{}
+	gone := map[countKey]count{}
 	var ids []string // of variant 0, the rule
 	for _, r := range locked.sorted() {
 		switch {
-		case !doomed[target{r.was.ID, r.was.Variant}]:
+		case !doomed[target{r.was.ID, r.was.Variant, r.was.Part}]:
 			continue
 		case r.was.Variant == 0:
 			ids = append(ids, r.was.ID)
@@ -98,14 +108,14 @@ func (s *SQL) purgeTx(ctx context.Context, tx *sqldb.Tx, f Filter) (int, error) 
 				return 0, err
 			}
 		}
-		t[r.was.tallyKey()]--
+		gone[r.was.countKey()] = gone[r.was.countKey()].with(-1, r.was.At)
 	}
 	for _, chunk := range chunks(ids) {
 		if err := deleteRows(ctx, tx, "variant = 0 AND id IN "+in(1, len(chunk)), anys(chunk)...); err != nil {
 			return 0, err
 		}
 	}
-	return len(old), writeTallies(ctx, tx, t)
+	return len(old), s.writeCounts(ctx, tx, gone)
 }
 
 func deleteRows(ctx context.Context, tx *sqldb.Tx, cond string, args ...any) error {

@@ -7,7 +7,8 @@ import (
 // Message is one row. Times are Unix milliseconds, 0 where unknown.
 type Message struct {
 	ID           string
-	Variant      int // 0 but for ids that two identities share
+	Variant      int   // 0 but for ids that two identities share
+	Part         int64 // the partition that the row lies in
 	IdentityHash string
 	Kind         wire.Kind
 	Account      string
@@ -29,11 +30,13 @@ type Message struct {
 	// Contradiction is an end that was reported after another end, or "".
 	Contradiction string
 	Detail        string
-	At            int64 // of the first news that arrived; it never changes
-	QueuedAt      int64
-	AcceptedAt    int64 // by WeChat
-	SettledAt     int64
-	UpdatedAt     int64 // by our clock
+	// At is the birth of the message where the first news tells it, else the time
+	// of that news; it never changes.
+	At         int64
+	QueuedAt   int64
+	AcceptedAt int64 // by WeChat
+	SettledAt  int64
+	UpdatedAt  int64 // by our clock
 }
 
 // Step is one line of a message's story.
@@ -46,6 +49,7 @@ type Step struct {
 	ErrCode int
 	Event   string
 	Detail  string
+	Line    string // the line out to WeChat that an attempt took
 }
 
 // take joins one piece of news into the row. Facts that are known stay, facts
@@ -67,6 +71,9 @@ func (m *Message) take(n News) {
 	}
 	if m.At == 0 {
 		m.At = n.At
+		if n.Born > 0 {
+			m.At = n.Born
+		}
 	}
 	m.Attempts = max(m.Attempts, n.Attempt)
 	m.PossibleDuplicate = m.PossibleDuplicate || n.PossibleDuplicate

@@ -21,6 +21,7 @@ const (
 	maxText      = 500
 	maxName      = 128
 	maxReference = 512 // 128 characters of any script
+	maxCarried   = 32  // steps that one letter may tell
 )
 
 // maxAhead is how far a sender's clock may be ahead of ours; a time beyond it
@@ -51,8 +52,14 @@ type News struct {
 	Attempt           int
 	Detail            string
 	PossibleDuplicate bool
+	Line              string
 	At                int64
-	Letter            []byte // of a push
+	// Born is when the message came to be, 0 where the news does not know. It
+	// says in which partition the row is.
+	Born   int64
+	Letter []byte // of a push
+	// Before are steps of the message that the letter tells on the way.
+	Before []Step
 }
 
 // FromReceipt reads a receipt; seen is when its record was written, for
@@ -64,7 +71,7 @@ func FromReceipt(r *wire.Receipt, seen time.Time) (News, error) {
 		OpenID: r.OpenID, App: r.App, Lane: r.Lane, Template: r.TemplateID, Reference: r.Reference,
 		CallbackID: r.CallbackID, ResendOf: r.ResendOf, State: r.State, Reason: r.Reason, ErrCode: r.ErrCode,
 		MsgID: realMsgID(r.MsgID), Event: r.Event, Attempt: r.Attempt, Detail: r.Detail,
-		PossibleDuplicate: r.PossibleDuplicate, At: r.At,
+		PossibleDuplicate: r.PossibleDuplicate, Line: r.Line, At: r.At, Born: r.BornAt, Before: stepsOf(r.Steps),
 	}.checked(seen)
 }
 
@@ -82,7 +89,7 @@ func FromPush(p *wire.Push, letter []byte, seen time.Time) (News, error) {
 	return News{
 		Source: "intake", Kind: wire.KindPush, ID: p.ID, IdentityHash: p.IdentityHash, Account: p.Account,
 		OpenID: p.OpenID, App: p.App, Lane: p.Lane, Template: p.TemplateID, Reference: p.Reference,
-		ResendOf: p.ResendOf, State: wire.Queued, At: p.AcceptedAt, Letter: letter,
+		ResendOf: p.ResendOf, State: wire.Queued, At: p.AcceptedAt, Born: p.AcceptedAt, Letter: letter,
 	}.checked(seen)
 }
 
@@ -90,7 +97,7 @@ func FromPush(p *wire.Push, letter []byte, seen time.Time) (News, error) {
 func FromReply(r *wire.Reply, seen time.Time) (News, error) {
 	return News{
 		Source: wire.FromRobot, Kind: wire.KindReply, ID: r.ID, IdentityHash: r.IdentityHash, Account: r.Account,
-		OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID, State: wire.Queued, At: r.CreatedAt, Detail: r.Rule,
+		OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID, State: wire.Queued, At: r.CreatedAt, Born: r.CreatedAt, Detail: r.Rule,
 	}.checked(seen)
 }
 
@@ -98,7 +105,7 @@ func FromReply(r *wire.Reply, seen time.Time) (News, error) {
 func FromRepeat(r *wire.Repeat, seen time.Time) (News, error) {
 	return News{
 		Source: wire.FromDoor, Kind: wire.KindCallback, ID: r.ID, IdentityHash: r.IdentityHash, Account: r.Account, OpenID: r.OpenID,
-		State: wire.Repeated, Reason: r.Reason, At: r.At, Detail: r.Action,
+		State: wire.Repeated, Reason: r.Reason, At: r.At, Born: r.At, Detail: r.Action,
 	}.checked(seen)
 }
 
@@ -138,6 +145,10 @@ func (n News) checked(seen time.Time) (News, error) {
 	if n.At <= 0 || n.At > seen.Add(maxAhead).UnixMilli() {
 		n.At = seen.UnixMilli()
 	}
+	if n.Born < 0 || n.Born > seen.Add(maxAhead).UnixMilli() {
+		n.Born = 0
+	}
+	n.checkBefore(seen)
 	return n, nil
 }
 
@@ -149,6 +160,7 @@ func (n *News) checkNames(op string) error {
 		{"identity_hash", n.IdentityHash, maxName}, {"app", n.App, maxName}, {"lane", n.Lane, maxName},
 		{"template_id", n.Template, maxName}, {"reference", n.Reference, maxReference}, {"callback_id", n.CallbackID, maxName},
 		{"resend_of", n.ResendOf, maxName}, {"msg_id", n.MsgID, maxName}, {"source", n.Source, maxName}, {"event", n.Event, maxName},
+		{"line", n.Line, maxName},
 	} {
 		if f.value != cut(f.value, f.max) {
 			return fault.New(fault.Invalid, op, "longer than %d bytes or not clean text", f.max).WithField(f.field)
@@ -172,8 +184,39 @@ func (n *News) digest() string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
+// digest tells steps that a letter carried apart: the same step in a repeated
+// letter is one line.
+func (s *Step) digest() string {
+	h := sha256.New()
+	for _, t := range []string{s.Source, strconv.FormatInt(s.At, 10), s.Event, s.Detail} {
+		h.Write([]byte(t))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// stepsOf reads the steps that a letter carries.
+func stepsOf(steps []wire.Step) []Step {
+	var out []Step
+	for _, s := range steps[:min(len(steps), maxCarried)] {
+		out = append(out, Step{Source: s.Room, Event: s.What, At: s.At, Detail: s.Detail, Line: s.Line})
+	}
+	return out
+}
+
+// checkBefore cleans carried steps: they are for people.
+func (n *News) checkBefore(seen time.Time) {
+	for i := range n.Before {
+		s := &n.Before[i]
+		s.Source, s.Event, s.Detail, s.Line = cut(s.Source, maxName), cut(s.Event, maxName), cut(s.Detail, maxText), cut(s.Line, maxName)
+		if s.At <= 0 || s.At > seen.Add(maxAhead).UnixMilli() {
+			s.At = n.At
+		}
+	}
+}
+
 func (n *News) step() Step {
-	return Step{Source: n.Source, State: n.State, At: n.At, Attempt: n.Attempt, Reason: n.Reason, ErrCode: n.ErrCode, Event: n.Event, Detail: n.Detail}
+	return Step{Source: n.Source, State: n.State, At: n.At, Attempt: n.Attempt, Reason: n.Reason, ErrCode: n.ErrCode, Event: n.Event, Detail: n.Detail, Line: n.Line}
 }
 
 // cut makes text that every engine stores: valid UTF-8 without NUL (which

@@ -16,6 +16,7 @@ import (
 type target struct {
 	id      string
 	variant int
+	part    int64
 }
 
 type parkedKey struct {
@@ -23,19 +24,21 @@ type parkedKey struct {
 	digest string
 }
 
-const parkedColumns = "account, msg_id, openid, digest, source, state, reason, errcode, event, detail, at, parked_at, foreigner"
+var parkedTable = table{"parked", "msg_id, account, openid, digest",
+	columnsOf("account, msg_id, openid, digest, source, state, reason, errcode:i, event, detail, at:i, parked_at:i, foreigner:i")}
 
 // findRefs looks for the rows that events are about. The msg_id finds them;
 // account and openid must agree, or the event is not about that row.
-func findRefs(ctx context.Context, q sqldb.Querier, events []News) (map[ref]target, error) {
+func (s *SQL) findRefs(ctx context.Context, q sqldb.Querier, events []News, since int64) (map[ref]target, error) {
 	found := map[ref]target{}
-	for _, chunk := range chunks(msgIDs(events, func(n News) string { return n.MsgID })) {
-		ms, err := readMessages(ctx, q, "SELECT "+messageColumns+" FROM messages WHERE msg_id <> '' AND msg_id IN "+in(1, len(chunk)), anys(chunk)...)
+	for _, piece := range s.pieces(msgIDs(events, func(n News) string { return n.MsgID })) {
+		cond, args := s.among("msg_id", 1, piece)
+		ms, err := s.readMessages(ctx, q, " WHERE msg_id <> '' AND "+cond+s.since(since), args...)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range ms {
-			found[m.ref()] = target{m.ID, m.Variant}
+			found[m.ref()] = target{m.ID, m.Variant, m.Part}
 		}
 	}
 	return found, nil
@@ -54,8 +57,8 @@ func msgIDs[T any](items []T, id func(T) string) []string {
 // their msg_id.
 func (s *SQL) loadParked(ctx context.Context, tx *sqldb.Tx, w *work, gained map[ref]*row) error {
 	ids := msgIDs(slices.Collect(maps.Keys(gained)), func(r ref) string { return r.msgID })
-	for _, chunk := range chunks(ids) {
-		lines, err := s.readParked(ctx, tx, chunk, s.forUpdate())
+	for _, piece := range s.pieces(ids) {
+		lines, err := s.readParked(ctx, tx, piece, s.forUpdate())
 		if err != nil {
 			return err
 		}
@@ -75,8 +78,8 @@ type parkedLine struct {
 }
 
 func (s *SQL) readParked(ctx context.Context, q sqldb.Querier, ids []string, lock string) ([]parkedLine, error) {
-	rows, err := q.Query(ctx, "SELECT "+parkedColumns+" FROM parked WHERE msg_id IN "+in(1, len(ids))+
-		" ORDER BY msg_id, account, openid, digest"+lock, anys(ids)...)
+	cond, args := s.among("msg_id", 1, ids)
+	rows, err := q.Query(ctx, "SELECT "+parkedTable.names()+" FROM parked WHERE "+cond+" ORDER BY msg_id, account, openid, digest"+lock, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +102,10 @@ func (s *SQL) readParked(ctx context.Context, q sqldb.Querier, ids []string, loc
 }
 
 // writeParked takes away what was joined and puts down what has no row yet.
-func writeParked(ctx context.Context, tx *sqldb.Tx, w *work) error {
-	for _, k := range w.unpark {
-		if _, err := tx.Exec(ctx, "DELETE FROM parked WHERE msg_id = $1 AND account = $2 AND openid = $3 AND digest = $4",
-			k.msgID, k.account, k.openID, k.digest); err != nil {
-			return err
-		}
+func (s *SQL) writeParked(ctx context.Context, tx *sqldb.Tx, w *work) error {
+	if err := s.unpark(ctx, tx, w.unpark); err != nil {
+		return err
 	}
-	const width = 13
 	var lines []News
 	for _, ns := range w.parking {
 		lines = append(lines, ns...)
@@ -114,14 +113,24 @@ func writeParked(ctx context.Context, tx *sqldb.Tx, w *work) error {
 	slices.SortFunc(lines, func(a, b News) int {
 		return cmp.Or(cmp.Compare(a.MsgID, b.MsgID), cmp.Compare(a.Account, b.Account), cmp.Compare(a.OpenID, b.OpenID), cmp.Compare(a.digest(), b.digest()))
 	})
-	for _, chunk := range chunks(lines) {
-		var args []any
-		for _, n := range chunk {
-			args = append(args, n.Account, n.MsgID, n.OpenID, n.digest(), n.Source, n.State, n.Reason, n.ErrCode, n.Event, n.Detail, n.At, w.at, 0)
-		}
-		_, err := tx.Exec(ctx, "INSERT INTO parked ("+parkedColumns+") VALUES "+values(len(chunk), width)+
-			" ON CONFLICT (msg_id, account, openid, digest) DO NOTHING", args...)
-		if err != nil {
+	_, err := s.insert(ctx, tx, parkedTable, len(lines), func(i int) []any {
+		n := lines[i]
+		return []any{n.Account, n.MsgID, n.OpenID, n.digest(), n.Source, string(n.State), n.Reason, n.ErrCode, n.Event, n.Detail, n.At, w.at, 0}
+	}, " ON CONFLICT DO NOTHING")
+	return err
+}
+
+func (s *SQL) unpark(ctx context.Context, tx *sqldb.Tx, keys []parkedKey) error {
+	if len(keys) > 0 && s.db.Dialect() == sqldb.Postgres {
+		doomed := table{columns: columnsOf("msg_id, account, openid, digest")}
+		_, err := tx.Exec(ctx, "DELETE FROM parked USING "+doomed.unnest(1)+" WHERE parked.msg_id = rows.msg_id AND parked.account = rows.account"+
+			" AND parked.openid = rows.openid AND parked.digest = rows.digest",
+			doomed.arrays(len(keys), func(i int) []any { return []any{keys[i].msgID, keys[i].account, keys[i].openID, keys[i].digest} })...)
+		return err
+	}
+	for _, k := range keys {
+		if _, err := tx.Exec(ctx, "DELETE FROM parked WHERE msg_id = $1 AND account = $2 AND openid = $3 AND digest = $4",
+			k.msgID, k.account, k.openID, k.digest); err != nil {
 			return err
 		}
 	}
@@ -146,14 +155,14 @@ func (s *SQL) meet(ctx context.Context, w *work) (Applied, error) {
 	slices.Sort(ids)
 	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
 	defer cancel()
-	return s.joinParked(ctx, slices.Compact(ids))
+	return s.joinParked(ctx, slices.Compact(ids), s.recent())
 }
 
 // joinParked joins the parked events of some msg_ids whose rows exist.
-func (s *SQL) joinParked(ctx context.Context, ids []string) (Applied, error) {
+func (s *SQL) joinParked(ctx context.Context, ids []string, since int64) (Applied, error) {
 	var news []News
-	for _, chunk := range chunks(ids) {
-		lines, err := s.readParked(ctx, s.db, chunk, "")
+	for _, piece := range s.pieces(ids) {
+		lines, err := s.readParked(ctx, s.db, piece, "")
 		if err != nil {
 			return Applied{}, err
 		}
@@ -165,8 +174,8 @@ func (s *SQL) joinParked(ctx context.Context, ids []string) (Applied, error) {
 		return Applied{}, nil
 	}
 	for try := 1; ; try++ {
-		w := newWork(s.now().UnixMilli())
-		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.joinTx(ctx, tx, w, news) })
+		w := s.newWork()
+		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.joinTx(ctx, tx, w, news, since) })
 		if errors.Is(err, errRace) && try < raceTries {
 			continue
 		}
@@ -174,8 +183,11 @@ func (s *SQL) joinParked(ctx context.Context, ids []string) (Applied, error) {
 	}
 }
 
-func (s *SQL) joinTx(ctx context.Context, tx *sqldb.Tx, w *work, news []News) error {
-	found, err := findRefs(ctx, tx, news)
+func (s *SQL) joinTx(ctx context.Context, tx *sqldb.Tx, w *work, news []News, since int64) error {
+	if err := s.guardKeys(ctx, tx, nil); err != nil {
+		return err
+	}
+	found, err := s.findRefs(ctx, tx, news, since)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -192,4 +204,32 @@ func (s *SQL) joinTx(ctx context.Context, tx *sqldb.Tx, w *work, news []News) er
 		return err
 	}
 	return s.write(ctx, tx, w)
+}
+
+// JoinLate joins events that wait since before a time with rows of any day. Apply
+// looks only where nearly all rows are; the few that were sent days after their
+// birth are found here. It tells how many events met their row.
+func (s *SQL) JoinLate(ctx context.Context, before time.Time) (int, error) {
+	if s.db.Dialect() != sqldb.Postgres {
+		return 0, nil // Apply looked everywhere
+	}
+	total, after := 0, ""
+	for {
+		var ids []string
+		err := s.eachRow(ctx, statement{"SELECT DISTINCT msg_id FROM parked WHERE foreigner = 0 AND parked_at < $1 AND msg_id > $2 ORDER BY msg_id LIMIT $3",
+			[]any{before.UnixMilli(), after, keepBatch}}, func(rows *sqldb.Rows) error {
+			var id string
+			err := rows.Scan(&id)
+			ids = append(ids, id)
+			return err
+		})
+		if err != nil || len(ids) == 0 {
+			return total, err
+		}
+		a, err := s.joinParked(ctx, ids, everything)
+		if total += a.Joined; err != nil || len(ids) < keepBatch {
+			return total, err
+		}
+		after = ids[len(ids)-1]
+	}
 }

@@ -19,7 +19,7 @@ const (
 // Get reads the messages of an id: one, or, where identities share it,
 // several. The error is fault.NotFound if there is none.
 func (s *SQL) Get(ctx context.Context, id string) ([]*Message, error) {
-	ms, err := readMessages(ctx, s.db, "SELECT "+messageColumns+" FROM messages WHERE id = $1 ORDER BY variant", id)
+	ms, err := s.readMessages(ctx, s.db, " WHERE id = $1 ORDER BY variant", id)
 	if err == nil && len(ms) == 0 {
 		err = fault.New(fault.NotFound, "find message", "no message has the id %q", id)
 	}
@@ -29,7 +29,7 @@ func (s *SQL) Get(ctx context.Context, id string) ([]*Message, error) {
 // Steps reads the story of a message in the order of its times; news of one
 // millisecond is ordered by rank, as it happened.
 func (s *SQL) Steps(ctx context.Context, id string, variant int) ([]Step, error) {
-	rows, err := s.db.Query(ctx, "SELECT source, state, at, attempt, reason, errcode, event, detail FROM steps"+
+	rows, err := s.db.Query(ctx, "SELECT source, state, at, attempt, reason, errcode, event, detail, line FROM "+s.t.steps.name+
 		" WHERE id = $1 AND variant = $2 ORDER BY at, attempt, digest LIMIT "+strconv.Itoa(maxSteps), id, variant)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *SQL) Steps(ctx context.Context, id string, variant int) ([]Step, error)
 	var out []Step
 	for rows.Next() {
 		var st Step
-		if err := rows.Scan(&st.Source, &st.State, &st.At, &st.Attempt, &st.Reason, &st.ErrCode, &st.Event, &st.Detail); err != nil {
+		if err := rows.Scan(&st.Source, &st.State, &st.At, &st.Attempt, &st.Reason, &st.ErrCode, &st.Event, &st.Detail, &st.Line); err != nil {
 			return nil, err
 		}
 		out = append(out, st)
@@ -51,7 +51,7 @@ func (s *SQL) Steps(ctx context.Context, id string, variant int) ([]Step, error)
 // topic has not told it yet.
 func (s *SQL) Letter(ctx context.Context, id string, variant int) ([]byte, error) {
 	var b []byte
-	err := s.db.QueryRow(ctx, "SELECT letter FROM letters WHERE id = $1 AND variant = $2", id, variant).Scan(&b)
+	err := s.db.QueryRow(ctx, "SELECT letter FROM "+s.t.letters.name+" WHERE id = $1 AND variant = $2", id, variant).Scan(&b)
 	return b, err
 }
 
@@ -59,23 +59,22 @@ func (s *SQL) Letter(ctx context.Context, id string, variant int) ([]byte, error
 // stable: what is inserted meanwhile is either ahead of the first page or in
 // its place behind the mark, and nothing comes twice or is left out.
 func (s *SQL) List(ctx context.Context, f Filter, after *Mark, limit int) ([]*Message, error) {
-	w := f.where()
+	w := s.where(f)
 	if after != nil {
 		w.and("(at, id, variant) < (@, @, @)", after.At, after.ID, after.Variant)
 	}
 	limit = min(max(limit, 1), MaxPage)
-	return readMessages(ctx, s.db, "SELECT "+messageColumns+" FROM messages"+w.text.String()+
-		" ORDER BY at DESC, id DESC, variant DESC LIMIT "+w.param(limit), w.args...)
+	return s.readMessages(ctx, s.db, w.text.String()+" ORDER BY at DESC, id DESC, variant DESC LIMIT "+w.param(limit), w.args...)
 }
 
 // Count counts messages up to limit; a result of limit means "at least".
 func (s *SQL) Count(ctx context.Context, f Filter, limit int) (int, error) {
-	return count(ctx, s.db, f, limit)
+	return s.count(ctx, s.db, f, limit)
 }
 
-func count(ctx context.Context, q sqldb.Querier, f Filter, limit int) (int, error) {
-	w := f.where()
+func (s *SQL) count(ctx context.Context, q sqldb.Querier, f Filter, limit int) (int, error) {
+	w := s.where(f)
 	var n int
-	err := q.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 AS one FROM messages"+w.text.String()+" LIMIT "+w.param(limit)+") AS found", w.args...).Scan(&n)
+	err := q.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 AS one FROM "+s.t.messages.name+w.text.String()+" LIMIT "+w.param(limit)+") AS found", w.args...).Scan(&n)
 	return n, err
 }

@@ -100,7 +100,7 @@ func (q RepeatQuery) rows(columns string, limit int) (string, *where) {
 	w.and("state = 'repeated'")
 	w.and("at >= @", q.From.UnixMilli())
 	w.text1("account", q.Account)
-	return "(SELECT " + columns + " FROM messages" + w.text.String() + " ORDER BY at DESC LIMIT " + strconv.Itoa(limit) + ") AS r", w
+	return "(SELECT " + columns + " FROM all_messages" + w.text.String() + " ORDER BY at DESC LIMIT " + strconv.Itoa(limit) + ") AS r", w
 }
 
 func (q RepeatQuery) totals() statement {

@@ -38,14 +38,18 @@ func TestRepeatsAreFoundByTheirIndex(t *testing.T) {
 		require.NoError(t, err)
 		explain := "EXPLAIN QUERY PLAN "
 		if db.Dialect() == sqldb.Postgres {
-			_, err = db.Exec(ctx, "ANALYZE messages")
+			_, err = db.Exec(ctx, "ANALYZE all_messages")
 			require.NoError(t, err)
 			explain = "EXPLAIN "
 		}
 		for _, q := range []RepeatQuery{{From: time.Unix(0, 0), Limit: 20}, {Account: "bank", From: time.Now().Add(-time.Hour), Limit: 20}} {
 			for _, st := range []statement{q.totals(), q.byUser(), q.byAction(), q.newest()} {
 				plan := planOf(t, db, explain+st.text, st.args)
-				require.Contains(t, plan, "messages_repeated", st.text)
+				index := "messages_repeated"
+				if db.Dialect() == sqldb.Postgres {
+					index = "account_openid_detail_idx" // that of the day's partition
+				}
+				require.Contains(t, plan, index, st.text)
 				if st.text != q.newest().text && db.Dialect() == sqldb.SQLite {
 					require.Contains(t, plan, "COVERING", "no row is read")
 				}

@@ -74,7 +74,7 @@ func (s *SQL) Resent(ctx context.Context, request string, marks []ResentMark) er
 	marks = slices.SortedFunc(slices.Values(marks), func(a, b ResentMark) int { return cmp.Compare(a.OldID, b.OldID) })
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		for _, m := range marks {
-			if _, err := tx.Exec(ctx, "UPDATE messages SET resent_as = $1 WHERE id = $2 AND variant = $3", m.NewID, m.OldID, m.Variant); err != nil {
+			if _, err := tx.Exec(ctx, "UPDATE "+s.t.messages.name+" SET resent_as = $1 WHERE id = $2 AND variant = $3", m.NewID, m.OldID, m.Variant); err != nil {
 				return err
 			}
 		}

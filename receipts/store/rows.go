@@ -8,16 +8,13 @@ import (
 	"tidegate/pkg/sqldb"
 )
 
-const messageColumns = "id, variant, identity_hash, kind, account, openid, app, lane, template, reference, " +
+const messageColumns = "id, variant, part, identity_hash, kind, account, openid, app, lane, template, reference, " +
 	"callback_id, resend_of, resent_as, state, reason, errcode, msg_id, attempts, possible_duplicate, contradiction, " +
 	"failed, detail, at, queued_at, accepted_at, settled_at, updated_at"
 
-// messageWidth is the number of messageColumns.
-const messageWidth = 27
-
 func (m *Message) values() []any {
-	return []any{m.ID, m.Variant, m.IdentityHash, m.Kind, m.Account, m.OpenID, m.App, m.Lane, m.Template, m.Reference,
-		m.CallbackID, m.ResendOf, m.ResentAs, m.State, m.Reason, m.ErrCode, m.MsgID, m.Attempts, bit(m.PossibleDuplicate), m.Contradiction,
+	return []any{m.ID, m.Variant, m.Part, m.IdentityHash, string(m.Kind), m.Account, m.OpenID, m.App, m.Lane, m.Template, m.Reference,
+		m.CallbackID, m.ResendOf, m.ResentAs, string(m.State), m.Reason, m.ErrCode, m.MsgID, m.Attempts, bit(m.PossibleDuplicate), m.Contradiction,
 		bit(m.failed()), m.Detail, m.At, m.QueuedAt, m.AcceptedAt, m.SettledAt, m.UpdatedAt}
 }
 
@@ -31,16 +28,16 @@ func bit(b bool) int {
 func scanMessage(rows *sqldb.Rows) (*Message, error) {
 	var m Message
 	var duplicate, failed int
-	err := rows.Scan(&m.ID, &m.Variant, &m.IdentityHash, &m.Kind, &m.Account, &m.OpenID, &m.App, &m.Lane, &m.Template, &m.Reference,
+	err := rows.Scan(&m.ID, &m.Variant, &m.Part, &m.IdentityHash, &m.Kind, &m.Account, &m.OpenID, &m.App, &m.Lane, &m.Template, &m.Reference,
 		&m.CallbackID, &m.ResendOf, &m.ResentAs, &m.State, &m.Reason, &m.ErrCode, &m.MsgID, &m.Attempts, &duplicate, &m.Contradiction,
 		&failed, &m.Detail, &m.At, &m.QueuedAt, &m.AcceptedAt, &m.SettledAt, &m.UpdatedAt)
 	m.PossibleDuplicate = duplicate != 0
 	return &m, err
 }
 
-// readMessages runs a query over messageColumns.
-func readMessages(ctx context.Context, q sqldb.Querier, text string, args ...any) ([]*Message, error) {
-	rows, err := q.Query(ctx, text, args...)
+// readMessages runs a query over the messages; rest is what follows FROM.
+func (s *SQL) readMessages(ctx context.Context, q sqldb.Querier, rest string, args ...any) ([]*Message, error) {
+	rows, err := q.Query(ctx, "SELECT "+messageColumns+" FROM "+s.t.messages.name+rest, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -62,31 +59,19 @@ var errRace = fault.New(fault.Unavailable, "insert messages", "another writer wa
 
 // insertMessages puts new rows, in the order of their ids so that two writers
 // never wait for each other.
-func insertMessages(ctx context.Context, tx *sqldb.Tx, ms []*Message) error {
-	for _, chunk := range chunks(ms) {
-		n, err := tx.Exec(ctx, "INSERT INTO messages ("+messageColumns+") VALUES "+
-			values(len(chunk), messageWidth)+" ON CONFLICT (id, variant) DO NOTHING", flat(chunk)...)
-		if err != nil {
-			return err
-		}
-		if int(n) != len(chunk) {
-			return errRace
-		}
+func (s *SQL) insertMessages(ctx context.Context, tx *sqldb.Tx, ms []*Message) error {
+	n, err := s.insert(ctx, tx, s.t.messages, len(ms), func(i int) []any { return ms[i].values() }, " ON CONFLICT DO NOTHING")
+	if err == nil && int(n) != len(ms) {
+		return errRace
 	}
-	return nil
+	return err
 }
 
 // updateMessages rewrites rows that this transaction has locked.
-func updateMessages(ctx context.Context, tx *sqldb.Tx, ms []*Message) error {
-	sets := setAll(messageColumns)
-	for _, chunk := range chunks(ms) {
-		_, err := tx.Exec(ctx, "INSERT INTO messages ("+messageColumns+") VALUES "+
-			values(len(chunk), messageWidth)+" ON CONFLICT (id, variant) DO UPDATE SET "+sets, flat(chunk)...)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *SQL) updateMessages(ctx context.Context, tx *sqldb.Tx, ms []*Message) error {
+	_, err := s.insert(ctx, tx, s.t.messages, len(ms), func(i int) []any { return ms[i].values() },
+		" ON CONFLICT ("+s.t.messages.key+") DO UPDATE SET "+setAll(messageColumns))
+	return err
 }
 
 // setAll writes "c = excluded.c" for every column but the key and what never
@@ -94,17 +79,9 @@ func updateMessages(ctx context.Context, tx *sqldb.Tx, ms []*Message) error {
 func setAll(columns string) string {
 	var sets []string
 	for c := range strings.SplitSeq(columns, ", ") {
-		if c != "id" && c != "variant" && c != "at" {
+		if c != "id" && c != "variant" && c != "part" && c != "at" {
 			sets = append(sets, c+" = excluded."+c)
 		}
 	}
 	return strings.Join(sets, ", ")
-}
-
-func flat(ms []*Message) []any {
-	args := make([]any, 0, len(ms)*messageWidth)
-	for _, m := range ms {
-		args = append(args, m.values()...)
-	}
-	return args
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"tidegate/pkg/fault"
@@ -15,16 +16,38 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// maxRows is the largest number of rows in one statement: 64 rows of 27
+// maxRows is the largest number of rows in one statement: 64 rows of 28
 // columns stay far below the limits of both engines.
 const maxRows = 64
 
 // SQL is the store in one database. It is safe for concurrent use, also by
 // several processes on one database.
 type SQL struct {
-	db   *sqldb.DB
-	now  func() time.Time
-	hook Hook // nil: nobody wants to know
+	db  *sqldb.DB
+	now func() time.Time
+	t   tables
+	// parts are the partitions that exist, as this process last saw them.
+	parts atomic.Pointer[map[int64]bool]
+	hook  Hook // nil: nobody wants to know
+}
+
+// tables are what the rows lie in.
+type tables struct{ messages, steps, letters table }
+
+func tablesOf(dialect string) tables {
+	t := tables{
+		messages: table{"messages", "id, variant", columnsOf("id, variant:i, part:i, identity_hash, kind, account, openid, app, lane, template, reference, " +
+			"callback_id, resend_of, resent_as, state, reason, errcode:i, msg_id, attempts:i, possible_duplicate:i, contradiction, " +
+			"failed:i, detail, at:i, queued_at:i, accepted_at:i, settled_at:i, updated_at:i")},
+		steps:   table{"steps", "id, variant, digest", columnsOf("id, variant:i, part:i, digest, source, state, at:i, attempt:i, reason, errcode:i, event, detail, line")},
+		letters: table{"letters", "id, variant", columnsOf("id, variant:i, part:i, letter:b")},
+	}
+	if dialect == sqldb.Postgres {
+		for _, t := range []*table{&t.messages, &t.steps, &t.letters} {
+			t.name, t.key = "all_"+t.name, t.key+", part"
+		}
+	}
+	return t
 }
 
 // Open makes the tables if needed and gives the store. now may be nil for the
@@ -40,7 +63,11 @@ func Open(ctx context.Context, db *sqldb.DB, now func() time.Time) (*SQL, error)
 	if now == nil {
 		now = time.Now
 	}
-	return &SQL{db: db, now: now}, nil
+	s := &SQL{db: db, now: now, t: tablesOf(db.Dialect())}
+	if err := s.MakeParts(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.countOld(ctx)
 }
 
 // Ping tells whether the database answers.
@@ -59,10 +86,18 @@ func (s *SQL) forUpdate() string {
 // handful of statement texts exist and the engine can keep them prepared.
 func chunks[T any](items []T) [][]T {
 	var out [][]T
-	for size := maxRows; len(items) > 0; size /= 2 {
-		for len(items) >= size {
-			out = append(out, items[:size])
-			items = items[size:]
+	for _, size := range sizes(len(items)) {
+		out = append(out, items[:size])
+		items = items[size:]
+	}
+	return out
+}
+
+func sizes(n int) []int {
+	var out []int
+	for size := maxRows; n > 0; size /= 2 {
+		for ; n >= size; n -= size {
+			out = append(out, size)
 		}
 	}
 	return out

@@ -27,6 +27,7 @@ type Counter interface {
 	Failures(ctx context.Context, f Filter) ([]Failure, error)
 	Parking(ctx context.Context) (waiting, foreign int64, err error)
 	Repeats(ctx context.Context, q RepeatQuery) (*Repeats, error)
+	Recount(ctx context.Context, repair bool) (*Recounted, error)
 }
 
 // Keeper does what time demands.
@@ -34,6 +35,8 @@ type Keeper interface {
 	TimeOut(ctx context.Context, before time.Time) (int, error)
 	Disown(ctx context.Context, before time.Time) (int, error)
 	Purge(ctx context.Context, kinds []wire.Kind, before time.Time) (int, error)
+	JoinLate(ctx context.Context, before time.Time) (int, error)
+	MakeParts(ctx context.Context) error
 	PurgeParked(ctx context.Context, before time.Time) (int, error)
 }
 

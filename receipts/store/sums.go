@@ -17,17 +17,18 @@ type Tally struct {
 	N       int64
 }
 
-// Tallies reads the counts of the UTC days that lie in [from, to); zero times
-// are open ends. They equal the rows at every moment.
+// Tallies reads the counts of the hours that lie in [from, to), beginning and
+// ending with whole hours; zero times are open ends. They equal the rows at every
+// moment.
 func (s *SQL) Tallies(ctx context.Context, from, to time.Time) ([]Tally, error) {
 	w := &where{}
 	if !from.IsZero() {
-		w.and("day >= @", from.UnixMilli()/dayMillis)
+		w.and("hour >= @", from.UnixMilli()/hourMillis)
 	}
 	if !to.IsZero() {
-		w.and("day < @", (to.UnixMilli()+dayMillis-1)/dayMillis)
+		w.and("hour < @", (to.UnixMilli()+hourMillis-1)/hourMillis)
 	}
-	rows, err := s.db.Query(ctx, "SELECT account, kind, state, CAST(SUM(n) AS BIGINT) FROM tallies"+w.text.String()+
+	rows, err := s.db.Query(ctx, "SELECT account, kind, state, CAST(SUM(n) AS BIGINT) FROM counts"+w.text.String()+
 		" GROUP BY account, kind, state HAVING SUM(n) <> 0 ORDER BY account, kind, state", w.args...)
 	if err != nil {
 		return nil, err

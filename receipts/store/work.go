@@ -28,15 +28,16 @@ func (r *row) changed() bool { return r.now != r.was }
 // work is one batch: pure bookkeeping between the reading and the writing of
 // its transaction.
 type work struct {
-	at      int64             // our clock, for UpdatedAt and parked_at
+	at      int64 // our clock, for UpdatedAt and parked_at
+	part    func(at int64, k wire.Kind) int64
 	rows    map[string][]*row // by id, in the order of their variants
 	parking map[ref][]News    // news without a row
 	unpark  []parkedKey       // parked lines that found their row
 	result  Applied
 }
 
-func newWork(at int64) *work {
-	return &work{at: at, rows: map[string][]*row{}, parking: map[ref][]News{}}
+func (s *SQL) newWork() *work {
+	return &work{at: s.now().UnixMilli(), part: s.part, rows: map[string][]*row{}, parking: map[ref][]News{}}
 }
 
 // loaded adds a row that was read and locked.
@@ -49,6 +50,9 @@ func (w *work) take(n News) {
 	r := w.variant(n)
 	before := r.now
 	r.now.take(n)
+	if r.fresh() {
+		r.now.Part = w.part(r.now.At, r.now.Kind)
+	}
 	switch {
 	case before.State == "":
 		w.result.New++
@@ -65,6 +69,9 @@ func (w *work) take(n News) {
 	}
 	if _, known := r.steps[n.digest()]; !known {
 		r.steps[n.digest()] = n.step()
+	}
+	for i := range n.Before {
+		r.steps[n.Before[i].digest()] = n.Before[i]
 	}
 	if len(r.letter) == 0 {
 		r.letter = n.Letter
@@ -102,35 +109,4 @@ func (w *work) sorted() []*row {
 		return cmp.Or(cmp.Compare(a.now.ID, b.now.ID), cmp.Compare(a.now.Variant, b.now.Variant))
 	})
 	return out
-}
-
-// tallyKey is one line of the tallies.
-type tallyKey struct {
-	day     int64
-	account string
-	kind    wire.Kind
-	state   wire.State
-}
-
-const dayMillis = 24 * 60 * 60 * 1000
-
-func (m *Message) tallyKey() tallyKey {
-	return tallyKey{m.At / dayMillis, m.Account, m.Kind, m.State}
-}
-
-// tallies sums what the batch changes in the counts.
-func (w *work) tallies() map[tallyKey]int {
-	t := map[tallyKey]int{}
-	for _, rows := range w.rows {
-		for _, r := range rows {
-			if r.now.State == "" || r.now.tallyKey() == r.was.tallyKey() {
-				continue
-			}
-			t[r.now.tallyKey()]++
-			if !r.fresh() {
-				t[r.was.tallyKey()]--
-			}
-		}
-	}
-	return t
 }

@@ -65,6 +65,7 @@ func Run(t *testing.T, open Open) {
 		"odd texts are stored":                         oddTexts,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := &Clock{t: time.Date(2026, 3, 2, 4, 0, 0, 0, time.UTC)}
 			b := &bench{t: t, clock: c, Store: open(t, c.Now)}
 			test(t, b)
