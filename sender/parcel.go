@@ -94,7 +94,7 @@ func ofReply(r *wire.Reply) *parcel {
 		base: wire.Receipt{
 			Source: wire.FromSender, MessageKind: wire.KindReply, ID: r.ID, IdentityHash: r.IdentityHash,
 			Account: r.Account, OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID,
-			ResendOf: r.ResendOf, Detail: r.Rule, TraceParent: r.TraceParent,
+			ResendOf: r.ResendOf, Detail: r.Rule, BornAt: r.CreatedAt, TraceParent: r.TraceParent,
 		},
 	}
 }
@@ -132,7 +132,7 @@ func ofPush(m *wire.Push, lane string) *parcel {
 		base: wire.Receipt{
 			Source: wire.FromSender, MessageKind: wire.KindPush, ID: m.ID, IdentityHash: m.IdentityHash,
 			Account: m.Account, OpenID: m.OpenID, App: m.App, Lane: lane, TemplateID: m.TemplateID,
-			Reference: m.Reference, ResendOf: m.ResendOf, TraceParent: m.TraceParent,
+			Reference: m.Reference, ResendOf: m.ResendOf, BornAt: m.AcceptedAt, TraceParent: m.TraceParent,
 		},
 	}
 	if lane == wire.LaneBulk {
