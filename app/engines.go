@@ -35,6 +35,7 @@ type engines struct {
 	redis    *redis.Client
 	db       *sqldb.DB
 	admin    *kafka.Admin
+	held     holds // of the sender, if there is one here
 	panel    *control.Panel
 	permits  *ratelimit.Cluster
 	credits  *credit.Ledger

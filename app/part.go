@@ -320,6 +320,7 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.held = room
 	if err := room.SetAccounts(e.cfg.senderAccounts()); err != nil {
 		return nil, err
 	}
