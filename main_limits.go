@@ -76,5 +76,5 @@ type limitsLogCmd struct {
 }
 
 func (c limitsLogCmd) Run(ctx context.Context) error {
-	return app.LimitsLog(ctx, app.AuditOptions{LimitsOptions: c.options(c.JSON), Subject: c.Subject, Limit: c.Limit, Verify: c.Verify})
+	return app.LimitsLog(ctx, app.AuditOptions{LimitsOptions: c.options(c.JSON), Kind: app.KindLimit, Subject: c.Subject, Limit: c.Limit, Verify: c.Verify})
 }

@@ -103,6 +103,7 @@ func short(s string) string {
 // AuditOptions say what `tidegate limits log` shows.
 type AuditOptions struct {
 	LimitsOptions
+	Kind    string // empty: every kind
 	Subject string // empty: all
 	Limit   int
 	Verify  bool
@@ -115,7 +116,10 @@ func LimitsLog(ctx context.Context, o AuditOptions) error {
 	if err != nil {
 		return err
 	}
-	q := url.Values{"kind": {control.KindLimit}, "limit": {strconv.Itoa(o.Limit)}}
+	q := url.Values{"limit": {strconv.Itoa(o.Limit)}}
+	if o.Kind != "" {
+		q.Set("kind", o.Kind)
+	}
 	if o.Subject != "" {
 		q.Set("subject", o.Subject)
 	}
@@ -140,10 +144,10 @@ func LimitsLog(ctx context.Context, o AuditOptions) error {
 
 func printAudit(out io.Writer, v auditView) error {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "VERSION\tAT\tBY\tLIMIT\tFROM\tTO\tUNTIL\tREASON")
+	fmt.Fprintln(t, "VERSION\tAT\tBY\tKIND\tNAME\tFROM\tTO\tUNTIL\tREASON")
 	for _, e := range v.Entries {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Version, short(e.At), forTerminal(e.By), forTerminal(e.Subject),
-			settingText(e.From), settingText(e.To), dash(short(e.ExpiresAt)), forTerminal(e.Reason))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Version, short(e.At), forTerminal(e.By), forTerminal(e.Kind), forTerminal(e.Subject),
+			settingText(e.Kind, e.From), settingText(e.Kind, e.To), dash(short(e.ExpiresAt)), forTerminal(e.Reason))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -159,11 +163,14 @@ func printAudit(out io.Writer, v auditView) error {
 }
 
 // settingText shows the value of a setting; what is no limit of ours as it is.
-func settingText(value json.RawMessage) string {
-	if len(value) == 0 {
+func settingText(kind string, value json.RawMessage) string {
+	switch {
+	case len(value) == 0 && kind == control.KindLimit:
 		return "the file's"
+	case len(value) == 0:
+		return "-"
 	}
-	if l := overrideOf(value); l != nil {
+	if l := overrideOf(value); l != nil && kind == control.KindLimit {
 		return l.String()
 	}
 	return forTerminal(strings.Join(strings.Fields(string(value)), " "))

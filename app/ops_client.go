@@ -170,7 +170,7 @@ func roleOf(path string) string {
 		return "a receipts role"
 	case "/ops/v1/queues":
 		return "a proxy role whose proxy.queues.poll is not 0"
-	case "/ops/v1/limits", "/ops/v1/audit":
+	case "/ops/v1/limits", "/ops/v1/audit", "/ops/v1/pauses", "/ops/v1/cancels":
 		return "a sender or robot role"
 	}
 	if path == "/ops/v1/jobs" || strings.HasPrefix(path, "/ops/v1/jobs/") {

@@ -18,6 +18,7 @@ type steering struct {
 	*control.Panel
 	log   *zap.Logger
 	first bool
+	held  *holds
 }
 
 // noDatabase says why limits cannot be changed at a role.
@@ -56,7 +57,7 @@ func (e *engines) Steering(ctx context.Context) (*steering, error) {
 	e.stack.Push("live settings", func(context.Context) error { return p.Close() })
 	p.Prime(ctx)
 	e.panel = p
-	return &steering{Panel: p, log: o.Log, first: true}, nil
+	return &steering{Panel: p, log: o.Log, first: true, held: &e.held}, nil
 }
 
 // dialSettings opens a database for the settings alone: one connection looks and
@@ -84,5 +85,6 @@ func (s *steering) into(p *part) *part {
 		"PUT /ops/v1/limits/{subject}":    http.HandlerFunc(h.set),
 		"DELETE /ops/v1/limits/{subject}": http.HandlerFunc(h.reset),
 	}
+	s.ordersInto(p, h)
 	return p
 }

@@ -86,8 +86,7 @@ func (f *feeder) Settle(ctx context.Context) error {
 
 // sweep goes through the held letters that a cancel covers.
 func (f *feeder) sweep(ctx context.Context, c control.InForce) error {
-	o := c.Order
-	filter := hold.Filter{Account: o.Account, App: o.App, Template: o.Template, Lane: o.Lane, AcceptedBefore: o.AcceptedBefore}
+	filter := filterOf(c.Order)
 	for after := ""; ctx.Err() == nil; {
 		rows, err := f.s.held.Select(ctx, filter, after, sweepRows)
 		if err != nil || len(rows) == 0 {
@@ -110,6 +109,22 @@ func (f *feeder) sweep(ctx context.Context, c control.InForce) error {
 	}
 	return ctx.Err()
 }
+
+func filterOf(o control.Order) hold.Filter {
+	f := hold.Filter{Account: o.Account, App: o.App, Template: o.Template, Lane: o.Lane}
+	if !o.AcceptedBefore.IsZero() {
+		f.AcceptedBefore = o.AcceptedBefore.UnixMilli()
+	}
+	return f
+}
+
+// CountHeld counts the held letters that an order covers.
+func (s *Sender) CountHeld(ctx context.Context, o control.Order) (int64, error) {
+	return s.held.Count(ctx, filterOf(o))
+}
+
+// Held counts what is held, by account, lane, reason and cause.
+func (s *Sender) Held(ctx context.Context) ([]hold.Group, error) { return s.held.Groups(ctx) }
 
 // cancelHeld ends one held letter, as its handler would. One whose present life
 // has begun, by a copy that somebody works or that died with its node, goes back

@@ -24,9 +24,9 @@ type Order struct {
 	App      string `json:"app,omitempty"`
 	Template string `json:"template,omitempty"`
 	Lane     string `json:"lane,omitempty"`
-	// AcceptedBefore covers only what was accepted before this moment, in
-	// milliseconds. A cancel always has it: what comes later is another matter.
-	AcceptedBefore int64 `json:"accepted_before,omitempty"`
+	// AcceptedBefore covers only what was accepted before this moment. A cancel
+	// always has it: what comes later is another matter.
+	AcceptedBefore time.Time `json:"accepted_before,omitzero"`
 	// All must be set where nothing else is, so that nobody stops everything by
 	// leaving a field out.
 	All bool `json:"all,omitempty"`
@@ -50,7 +50,7 @@ func (o Order) Covers(m Message) bool {
 		o.App != "" && o.App != m.App,
 		o.Template != "" && o.Template != m.Template,
 		o.Lane != "" && o.Lane != m.Lane,
-		o.AcceptedBefore != 0 && m.AcceptedAt.UnixMilli() >= o.AcceptedBefore:
+		!o.AcceptedBefore.IsZero() && !m.AcceptedAt.Before(o.AcceptedBefore):
 		return false
 	}
 	return true
@@ -75,8 +75,8 @@ func (o Order) Validate() error {
 		return bad("lane", "%q: use realtime or bulk; replies are covered with replies", o.Lane)
 	case o.Replies && (o.App != "" || o.Template != "" || o.Lane != ""):
 		return bad("replies", "replies have no app, template or lane: give an account, or all, alone")
-	case o.AcceptedBefore < 0:
-		return bad("accepted_before", "it lies before 1970")
+	case !o.AcceptedBefore.IsZero() && (o.AcceptedBefore.Year() < 2000 || o.AcceptedBefore.Year() > 9999):
+		return bad("accepted_before", "the year %d is not meant", o.AcceptedBefore.Year())
 	case o.All && narrow:
 		return bad("all", "it covers everything: leave out account, app, template and lane, or leave out all")
 	case !o.All && !narrow:
@@ -113,8 +113,8 @@ func (o Order) String() string {
 	if o.All {
 		b += "all accounts, "
 	}
-	if o.AcceptedBefore > 0 {
-		add("accepted before", time.UnixMilli(o.AcceptedBefore).UTC().Format(time.RFC3339))
+	if !o.AcceptedBefore.IsZero() {
+		add("accepted before", o.AcceptedBefore.UTC().Format(time.RFC3339))
 	}
 	if o.Replies {
 		return b + "pushes and replies"

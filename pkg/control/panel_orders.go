@@ -40,8 +40,8 @@ func (p *Panel) SetOrder(ctx context.Context, c OrderChange) (Entry, error) {
 	if c.To != nil {
 		o, now := *c.To, p.o.Now()
 		if c.Kind == KindCancel {
-			if o.AcceptedBefore == 0 {
-				o.AcceptedBefore = now.UnixMilli()
+			if o.AcceptedBefore.IsZero() {
+				o.AcceptedBefore = now
 			}
 			if c.ExpiresIn == 0 {
 				c.ExpiresIn = cancelLife
@@ -49,6 +49,9 @@ func (p *Panel) SetOrder(ctx context.Context, c OrderChange) (Entry, error) {
 		}
 		if err := o.Validate(); err != nil {
 			return Entry{}, err
+		}
+		if !o.AcceptedBefore.IsZero() {
+			o.AcceptedBefore = o.AcceptedBefore.UTC().Truncate(time.Millisecond)
 		}
 		text, err := json.Marshal(o)
 		if err != nil {
