@@ -77,13 +77,16 @@ type Act struct {
 	ReceivedAt          int64 // Unix milliseconds
 }
 
+// says tells that the act is a message: the sort that comes most.
+func (a Act) says() bool { return !a.MenuItem && !strings.EqualFold(a.MsgType, "event") }
+
 // window is what the act opens.
 func (c Config) window(a Act) Window {
-	if !strings.EqualFold(a.MsgType, "event") {
-		if a.MenuItem {
-			return c.Menu
-		}
+	switch {
+	case a.says():
 		return c.Message
+	case !strings.EqualFold(a.MsgType, "event"):
+		return c.Menu
 	}
 	switch strings.ToLower(a.Event) {
 	case "click", "scancode_push", "scancode_waitmsg":

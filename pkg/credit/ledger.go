@@ -62,8 +62,14 @@ func New(cfg Config, r *redis.Client, now func() time.Time, reg prometheus.Regis
 	return l, nil
 }
 
-// key is the follower's hash. Callers have checked both names.
-func key(account, openid string) string { return redis.Tag(account+"."+openid, "credit") }
+// keys are the follower's hash and his last message. Callers have checked both
+// names.
+func keys(account, openid string) []string {
+	who := account + "." + openid
+	return []string{redis.Tag(who, "credit"), saidKey(who)}
+}
+
+func saidKey(who string) string { return redis.Tag(who, "said") }
 
 // Ticket is what was taken, for Back and Learn.
 type Ticket struct {
@@ -93,7 +99,7 @@ func (l *Ledger) Take(ctx context.Context, w Want) Ticket {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	v, err := take.Run(ctx, l.redis, []string{key(w.Account, w.OpenID)}, l.clock(), w.N, t.cause, w.Message)
+	v, err := take.Run(ctx, l.redis, keys(w.Account, w.OpenID), l.clock(), w.N, t.cause, w.Message)
 	if said, ok := v.([]any); err == nil && ok && len(said) == 3 {
 		verdict, _ := said[0].(string)
 		t.Verdict = Verdict(verdict)
@@ -122,7 +128,7 @@ func (l *Ledger) Back(ctx context.Context, t Ticket, n int) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Timeout)
 	defer cancel()
-	_, _ = back.Run(ctx, l.redis, []string{key(t.account, t.openid)}, t.message, n) // it advises
+	_, _ = back.Run(ctx, l.redis, keys(t.account, t.openid), t.message, n) // it advises
 }
 
 // WeChat's codes for a window that is over and for one that is used up.
@@ -145,7 +151,7 @@ func (l *Ledger) Learn(ctx context.Context, t Ticket, errcode int) bool {
 	if verdict == UsedUp { // if it knows no window, it has one to remember until something happens
 		till = time.Now().Add(after)
 	}
-	_, _ = learn.Run(ctx, l.redis, []string{key(t.account, t.openid)}, t.at, string(verdict), till.UnixMilli(), t.cause, after.Milliseconds()) // it advises
+	_, _ = learn.Run(ctx, l.redis, keys(t.account, t.openid), t.at, string(verdict), till.UnixMilli(), t.cause, after.Milliseconds()) // it advises
 	return true
 }
 
@@ -154,9 +160,13 @@ func (l *Ledger) Erase(ctx context.Context, account, openid string) (bool, error
 	if l == nil {
 		return false, nil
 	}
-	found, err := l.redis.Del(ctx, key(account, openid))
-	if err != nil {
-		return false, fault.Wrap(fault.KindOf(err), "erase credits", err)
+	known := false
+	for _, k := range keys(account, openid) {
+		found, err := l.redis.Del(ctx, k)
+		if err != nil {
+			return known, fault.Wrap(fault.KindOf(err), "erase credits", err)
+		}
+		known = known || found
 	}
-	return found, nil
+	return known, nil
 }

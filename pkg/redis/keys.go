@@ -28,6 +28,11 @@ func Key(parts ...string) string {
 // one cluster slot, so a tag names one thing (an account, a lease, a user).
 func Tag(tag string, parts ...string) string {
 	var b strings.Builder
+	size := len("{}") + len(tag) + len(parts)
+	for _, p := range parts {
+		size += len(p)
+	}
+	b.Grow(size)
 	b.WriteByte('{')
 	escape(&b, tag)
 	b.WriteByte('}')
@@ -51,14 +56,15 @@ func tagOf(key string) string {
 
 func escape(b *strings.Builder, s string) {
 	const hex = "0123456789ABCDEF"
+	plain := 0 // where what has not been written yet begins
 	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c <= ' ' || c == ':' || c == '{' || c == '}' || c == '%' || c == 0x7f:
+		if c := s[i]; c <= ' ' || c == ':' || c == '{' || c == '}' || c == '%' || c == 0x7f {
+			b.WriteString(s[plain:i])
 			b.WriteByte('%')
 			b.WriteByte(hex[c>>4])
 			b.WriteByte(hex[c&15])
-		default:
-			b.WriteByte(c)
+			plain = i + 1
 		}
 	}
+	b.WriteString(s[plain:])
 }
