@@ -3,7 +3,7 @@
 FUZZTIME ?= 10s
 BENCH ?= .
 
-.PHONY: help build test race lint fuzz bench bench-ack bench-robot bars figures chaos chaos-long dev prove ci engines-up engines-down
+.PHONY: help build test race lint fuzz bench bench-ack bench-robot bench-send bars figures chaos chaos-long dev prove ci engines-up engines-down
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ bench-ack: ## the door against bare net/http on real engines; BENCH_SECONDS=2 is
 
 bench-robot: ## robots beside a bare consumer-group copy loop on real engines; BENCH_FLAGS='-only static -rounds 1'
 	go run -tags bench ./test/bench robot $(BENCH_FLAGS)
+
+bench-send: ## a sender from Kafka to an instant WeChat beside a bare HTTP loop on real engines; BENCH_FLAGS='-rounds 1 -n 6000'
+	go run -tags bench ./test/bench send $(BENCH_FLAGS)
 
 bars: ## what papers 000 and 003 promise of guard and robot as a table: bar, measured, verdict (about six minutes)
 	deployments/dev/bars

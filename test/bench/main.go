@@ -61,6 +61,9 @@ func run() int {
 	if len(os.Args) > 1 && os.Args[1] == robotCommand {
 		return exit(runRobot(ctx, os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == sendCommand {
+		return exit(runSend(ctx, os.Args[2:]))
+	}
 	s, err := parse()
 	if err != nil {
 		return exit(err)
