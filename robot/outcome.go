@@ -133,7 +133,7 @@ func (r *Robot) compose(m *member, rec kafka.Record, c *wire.Callback, v verdict
 			return nil, err
 		}
 	}
-	return o, r.addReceipt(o, v.state, v.reason, v.detail)
+	return o, r.addReceipt(o, v.state, v.reason, v.detail, v.calls)
 }
 
 // replyTo makes the letter of one reply. Its id depends on the callback and
@@ -155,11 +155,13 @@ func replyTo(c *wire.Callback, ordinal int, v *verdict, now time.Time) (wire.Rep
 	}, nil
 }
 
-func (r *Robot) addReceipt(o *outcome, state wire.State, reason, detail string) error {
+func (r *Robot) addReceipt(o *outcome, state wire.State, reason, detail string, calls []wire.Step) error {
 	c := o.callback
+	var steps [4]wire.Step
 	l := wire.Receipt{
 		Source: wire.FromRobot, MessageKind: wire.KindCallback, ID: c.ID, IdentityHash: c.IdentityHash, Account: c.Account,
 		OpenID: c.OpenID, ResendOf: c.ReplayOf, State: state, Reason: reason, Event: c.Event, Detail: detail, At: wire.Millis(r.d.Now()), TraceParent: c.TraceParent,
+		BornAt: c.ReceivedAt, Steps: o.way(steps[:0], calls),
 	}
 	key, value, headers, err := l.Encode()
 	return o.letter(r.receipts, key, value, headers, err)
@@ -253,5 +255,5 @@ func (r *Robot) giveUp(o *outcome, why error) error {
 	if err := r.addDead(o, c.ID, c.Account, c.OpenID, reason); err != nil {
 		return err
 	}
-	return r.addReceipt(o, wire.Dead, reason, "")
+	return r.addReceipt(o, wire.Dead, reason, "", nil)
 }

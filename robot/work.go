@@ -161,12 +161,15 @@ type verdict struct {
 	cause    string // kind of a failure, for metrics; "" if there was none
 	dead     string // why the record must be kept as a dead letter, or ""
 	hold     error  // why it cannot be decided now, or nil
+	calls    []wire.Step
 }
 
 // judge runs the engine and the back end within the errand. It never panics and
 // never fails: failure is a verdict.
 func (r *Robot) judge(ctx *errand, m *member, c *wire.Callback, terms engine.Terms, rules Engine, s *seat) (v verdict) {
 	defer ctx.end()
+	var calls []wire.Step
+	defer func() { v.calls = calls }()
 	d := engine.Decision{Fallback: rules.Fallback(), Class: wire.PreferDuplicate, ValidFor: engine.DefaultValidFor}
 	defer func() {
 		if p := recover(); p != nil {
@@ -178,13 +181,19 @@ func (r *Robot) judge(ctx *errand, m *member, c *wire.Callback, terms engine.Ter
 	crash.At("CP8")
 	d, err := r.decide(ctx, rules, c, s)
 	if err == nil && d.Call != nil {
+		began := r.d.Now()
 		err = r.ask(ctx, c, &d)
+		calls = append(calls, r.called(began, "back end "+d.Call.Backend, err))
 	}
 	if err == nil && d.Ask != nil {
+		began := r.d.Now()
 		err = r.askEngine(ctx, c, &d, s)
+		calls = append(calls, r.called(began, "engine "+d.Ask.Engine, err))
 	}
 	if err == nil && d.Bot != "" {
+		began := r.d.Now()
 		err = r.askBot(ctx, c, &d)
+		calls = append(calls, r.called(began, "bot "+d.Bot, err))
 	}
 	if back := r.putBack(ctx, c, s, &d, err); back != nil {
 		return verdict{hold: back}
