@@ -117,7 +117,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	if s.intents, err = intent.Open(ctx, d.DB, intent.Options{Node: cfg.Node, Keep: cfg.KeepIntents, Now: d.Now}, d.Reg); err != nil {
 		return nil, err
 	}
-	if s.held, err = hold.Open(ctx, d.DB, hold.Options{Config: cfg.Hold, Node: cfg.Node, Now: d.Now}, d.Reg); err != nil {
+	if s.held, err = hold.Open(ctx, d.DB, hold.Options{Config: cfg.Hold, Node: cfg.Node, Now: d.Now, Log: log.Named("hold")}, d.Reg); err != nil {
 		return nil, err
 	}
 	s.orders.OnChange(s.held.Look)

@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "tidegate_hold_released_total", Help: "Held letters that were fed back to the queue.",
 		}, []string{"account"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tidegate_hold_failures_total", Help: "What did not work and is tried again: put, release, delete, orders or count.",
+			Name: "tidegate_hold_failures_total", Help: "What did not work and is tried again: put, lease, look, release, delete, orders, settle or count.",
 		}, []string{"what"}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tidegate_hold_overdue_seconds", Help: "How long the oldest held letter is due; 0 if none is.",

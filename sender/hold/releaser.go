@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"tidegate/pkg/fault"
+	"go.uber.org/zap"
 )
 
 // Feed is what the releaser asks of the room.
@@ -75,8 +75,8 @@ func (s *Store) leads(ctx context.Context, now time.Time) bool {
 		return true
 	}
 	until := now.Add(leaseLife)
-	n, err := s.db.Exec(ctx, "UPDATE held_releaser SET node = $1, until = $2 WHERE id = 1 AND (node = $1 OR until < $3 OR until > $2 + $4)",
-		s.boot, until.UnixMilli(), now.UnixMilli(), time.Minute.Milliseconds())
+	n, err := s.db.Exec(ctx, "UPDATE held_releaser SET node = $1, until = $2 WHERE id = 1 AND (node = $1 OR until < $3 OR until > $4)",
+		s.boot, until.UnixMilli(), now.UnixMilli(), until.Add(time.Minute).UnixMilli())
 	s.failed(ctx, "lease", err)
 	if err != nil || n == 0 {
 		s.until = time.Time{}
@@ -97,9 +97,24 @@ func (s *Store) resign(ctx context.Context) {
 	_, _ = s.db.Exec(ctx, "UPDATE held_releaser SET until = 0 WHERE id = 1 AND node = $1", s.boot) // it lapses by itself
 }
 
+// failed counts what did not work; of what fails again and again the first one is
+// told.
 func (s *Store) failed(ctx context.Context, what string, err error) {
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() != nil {
+		return // the process ends
+	}
+	s.mu.Lock()
+	was := s.failing[what]
+	s.failing[what] = err != nil
+	s.mu.Unlock()
+	switch {
+	case err != nil:
 		s.met.failures.WithLabelValues(what).Inc()
+		if !was {
+			s.opt.Log.Warn("held letters: this does not work and is tried again", zap.String("what", what), zap.Error(err))
+		}
+	case was:
+		s.opt.Log.Info("held letters: this works again", zap.String("what", what))
 	}
 }
 
@@ -112,9 +127,9 @@ func (s *Store) follow(ctx context.Context, f Feed, now time.Time) {
 		if f.Stands(c) {
 			continue
 		}
-		if n, err := s.wake(ctx, c, now); err != nil {
-			s.failed(ctx, "orders", err)
-		} else if n > 0 {
+		n, err := s.wake(ctx, c, now)
+		s.failed(ctx, "orders", err)
+		if n > 0 {
 			clear(s.idle)
 		}
 	}
@@ -146,7 +161,7 @@ func (s *Store) count(ctx context.Context, f Feed, now time.Time) {
 func (s *Store) feed(ctx context.Context, f Feed, now time.Time) {
 	var first *int64
 	err := s.db.QueryRow(ctx, "SELECT MIN(due_at) FROM held").Scan(&first)
-	s.failed(ctx, "release", err)
+	s.failed(ctx, "look", err)
 	if err != nil || first == nil || *first > now.UnixMilli() {
 		clear(s.idle)
 		return
@@ -165,8 +180,8 @@ func (s *Store) feed(ctx context.Context, f Feed, now time.Time) {
 			continue
 		}
 		rows, err := s.due(ctx, account, now, n)
+		s.failed(ctx, "look", err)
 		if err != nil {
-			s.failed(ctx, "release", err)
 			return
 		}
 		if len(rows) == 0 {
@@ -187,8 +202,9 @@ func (s *Store) back(ctx context.Context, f Feed, rows []Row) int {
 		gate <- struct{}{}
 		all.Go(func() {
 			defer func() { <-gate }()
-			if err := f.Release(ctx, r); err != nil {
-				s.failed(ctx, "release", err)
+			err := f.Release(ctx, r)
+			s.failed(ctx, "release", err)
+			if err != nil {
 				return
 			}
 			s.met.released.WithLabelValues(r.Account).Inc()
@@ -198,8 +214,7 @@ func (s *Store) back(ctx context.Context, f Feed, rows []Row) int {
 		})
 	}
 	all.Wait()
-	if _, err := s.Delete(context.WithoutCancel(ctx), acked); err != nil && fault.KindOf(err) != fault.NotFound {
-		s.failed(ctx, "delete", err)
-	}
+	_, err := s.Delete(context.WithoutCancel(ctx), acked)
+	s.failed(ctx, "delete", err)
 	return len(acked)
 }

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"tidegate/pkg/fault"
 	"tidegate/pkg/sqldb"
@@ -56,6 +58,7 @@ type Options struct {
 	Config
 	Node string           // names this process in the lease
 	Now  func() time.Time // nil: the real clock
+	Log  *zap.Logger      // nil: none
 	// MaxWaiting bounds the letters that wait to be written. Default 10,000.
 	MaxWaiting int
 }
@@ -73,12 +76,18 @@ type Store struct {
 	pace  map[string]*ramp
 	idle  map[string]time.Time
 	poke  chan struct{}
+
+	mu      sync.Mutex
+	failing map[string]bool // what did not work when it was last tried
 }
 
 // Open brings the tables up to date; Run must run before Put can return.
 func Open(ctx context.Context, db *sqldb.DB, opt Options, reg prometheus.Registerer) (*Store, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
+	}
+	if opt.Log == nil {
+		opt.Log = zap.NewNop()
 	}
 	if opt.MaxWaiting == 0 {
 		opt.MaxWaiting = 10_000
@@ -100,7 +109,7 @@ func Open(ctx context.Context, db *sqldb.DB, opt Options, reg prometheus.Registe
 	}
 	return &Store{
 		db: db, opt: opt, boot: hex.EncodeToString(b[:]), met: met, queue: make(chan *wish, opt.MaxWaiting),
-		pace: map[string]*ramp{}, idle: map[string]time.Time{}, poke: make(chan struct{}, 1),
+		pace: map[string]*ramp{}, idle: map[string]time.Time{}, poke: make(chan struct{}, 1), failing: map[string]bool{},
 	}, nil
 }
 
