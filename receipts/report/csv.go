@@ -4,10 +4,9 @@ import (
 	"encoding/csv"
 	"io"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
+	"tidegate/receipts/export"
 	"tidegate/receipts/store"
 )
 
@@ -47,23 +46,11 @@ func (r *Report) cells(l store.Failure) []string {
 		code = strconv.Itoa(l.ErrCode)
 	}
 	return []string{
-		safe(l.Account), safe(l.App), safe(l.Template), safe(string(l.Kind)), safe(string(l.State)),
-		code, safe(l.Reason), strconv.FormatInt(l.Count, 10), r.clock(l.First), r.clock(l.Last),
+		export.Cell(l.Account), export.Cell(l.App), export.Cell(l.Template), export.Cell(string(l.Kind)), export.Cell(string(l.State)),
+		code, export.Cell(l.Reason), strconv.FormatInt(l.Count, 10), r.clock(l.First), r.clock(l.Last),
 	}
 }
 
 func (r *Report) clock(ms int64) string {
 	return time.UnixMilli(ms).In(r.Period.From.Location()).Format("2006-01-02 15:04:05")
-}
-
-// safe keeps a spreadsheet from taking text for a formula, also behind blanks,
-// quotes or a byte order mark, and in full-width signs.
-func safe(s string) string {
-	first := strings.TrimLeftFunc(s, func(c rune) bool {
-		return unicode.IsSpace(c) || unicode.IsControl(c) || unicode.Is(unicode.Cf, c) || c == '"' || c == '\''
-	})
-	if first != "" && strings.ContainsRune("=+-@＝＋－＠", []rune(first)[0]) || s != "" && strings.ContainsRune("\t\r\n", rune(s[0])) {
-		return "'" + s
-	}
-	return s
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"tidegate/pkg/fault"
 	"tidegate/pkg/sqldb"
@@ -11,6 +12,8 @@ import (
 const (
 	// MaxPage is the most that List gives at once.
 	MaxPage = 500
+	// eachPage is how many rows Each holds at once.
+	eachPage = 1000
 	// maxSteps bounds the story of one message; a message that was tried more
 	// often shows the first ones.
 	maxSteps = 500
@@ -59,12 +62,42 @@ func (s *SQL) Letter(ctx context.Context, id string, variant int) ([]byte, error
 // stable: what is inserted meanwhile is either ahead of the first page or in
 // its place behind the mark, and nothing comes twice or is left out.
 func (s *SQL) List(ctx context.Context, f Filter, after *Mark, limit int) ([]*Message, error) {
+	return s.list(ctx, f, after, min(max(limit, 1), MaxPage))
+}
+
+func (s *SQL) list(ctx context.Context, f Filter, after *Mark, limit int) ([]*Message, error) {
+	if after != nil && (f.To.IsZero() || f.To.UnixMilli() > after.At) {
+		f.To = time.UnixMilli(after.At + 1) // leaves out the partitions of later days
+	}
 	w := s.where(f)
 	if after != nil {
 		w.and("(at, id, variant) < (@, @, @)", after.At, after.ID, after.Variant)
 	}
-	limit = min(max(limit, 1), MaxPage)
 	return s.readMessages(ctx, s.db, w.text.String()+" ORDER BY at DESC, id DESC, variant DESC LIMIT "+w.param(limit), w.args...)
+}
+
+// Each gives every message that a filter selects to a function, newest first, a
+// page at a time: memory does not grow with their number, and no transaction stays
+// open. What is inserted meanwhile is left out unless it lies behind. The function's
+// error ends it and is returned.
+func (s *SQL) Each(ctx context.Context, f Filter, give func(*Message) error) error {
+	var after *Mark
+	for {
+		ms, err := s.list(ctx, f, after, eachPage)
+		if err != nil {
+			return err
+		}
+		for _, m := range ms {
+			if err := give(m); err != nil {
+				return err
+			}
+		}
+		if len(ms) < eachPage {
+			return nil
+		}
+		mark := ms[len(ms)-1].Mark()
+		after = &mark
+	}
 }
 
 // Count counts messages up to limit; a result of limit means "at least".

@@ -18,6 +18,7 @@ type Reader interface {
 	Steps(ctx context.Context, id string, variant int) ([]Step, error)
 	Letter(ctx context.Context, id string, variant int) ([]byte, error)
 	List(ctx context.Context, f Filter, after *Mark, limit int) ([]*Message, error)
+	Each(ctx context.Context, f Filter, give func(*Message) error) error
 	Count(ctx context.Context, f Filter, limit int) (int, error)
 }
 
