@@ -44,6 +44,7 @@ type Shared struct {
 	register int   // places that Redis keeps for it
 	placesTo int64 // when they end
 	granted  uint64
+	bulk     float64 // see Reserve
 
 	asking  bool
 	askedAt int64 // when the last question left
@@ -167,6 +168,33 @@ func (s *Shared) short() int {
 		n = min(n, s.allow-s.inFlight)
 	}
 	return max(n-len(s.permits), 0)
+}
+
+// Reserve keeps a part of the rate for callers of priority 0: while such callers
+// wait on any node, the others together get no more than share of the rate, beyond
+// one permit and what 0.45 s of it are. A share of 0 or 1 reserves nothing. On one node they go
+// strictly first anyway. While Redis is away only that holds.
+func (s *Shared) Reserve(share float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bulk = 0
+	if share > 0 && share < 1 {
+		s.bulk = share
+	}
+}
+
+// firsts is how many of the permits wanted are for callers that go first.
+func (s *Shared) firsts(want int) int {
+	if s.bulk == 0 || want == 0 {
+		return 0
+	}
+	n := 0
+	for _, w := range s.queue {
+		if w.priority <= 0 {
+			n++
+		}
+	}
+	return min(max(n-len(s.permits), 0), want)
 }
 
 // shortOfPlaces reports whether callers wait for places.

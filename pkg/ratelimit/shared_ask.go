@@ -23,6 +23,8 @@ type question struct {
 	latest int64 // the server's time is not later than that, in µs
 	put    bool  // the server's clock was put forward
 	leave  bool
+	firsts int     // of the permits wanted, for callers that go first
+	bulk   float64 // part of the rate for the others while those wait; 0 is all
 }
 
 // answer is what it is told. Times are the server's, in microseconds.
@@ -78,7 +80,8 @@ func (s *store) ask(ctx context.Context, q question) (answer, error) {
 	us, part := period(q.limit.Rate)
 	v, err := s.script.Run(ctx, s.redis, s.keys, now, q.node, q.want, q.have, q.flight, q.pledge, q.places,
 		q.how.version, strconv.FormatFloat(q.limit.Rate, 'g', -1, 64), us, part, q.limit.Burst, q.limit.Concurrency, q.how.ramp.Milliseconds(),
-		horizon.Microseconds(), settle.Microseconds(), gap.Microseconds(), s.life.Microseconds(), keep.Milliseconds(), most, q.begun, q.latest, flag(q.leave), flag(q.put))
+		horizon.Microseconds(), settle.Microseconds(), gap.Microseconds(), s.life.Microseconds(), keep.Milliseconds(), most, q.begun, q.latest, flag(q.leave), flag(q.put),
+		q.firsts, strconv.FormatFloat(q.bulk, 'g', -1, 64))
 	if err != nil || q.leave {
 		return answer{}, err
 	}

@@ -81,6 +81,7 @@ func (s *Shared) question(now int64) question {
 		flight: s.inFlight, places: need, pledge: max(s.inFlight, min(s.allow, need)),
 	}
 	q.want = max(q.want, 0)
+	q.firsts, q.bulk = s.firsts(q.want), s.bulk
 	// The question takes no longer than Timeout to be looked at, or it is too late.
 	q.put, q.begun, q.latest = s.put, s.begun, s.serverAt+(now-s.leftAt+int64(s.cfg.Timeout+margin))/int64(time.Microsecond)
 	s.allow = min(s.allow, q.pledge)

@@ -18,9 +18,11 @@ import "tidegate/pkg/redis"
 //	  vat         when a node last went by its version
 //	  rfrom rat rms              the rate (permits a µs) that it rises from, since
 //	                             when, over how many ms; rms 0 if it does not rise
-//	KEYS[2] hash, node -> seen:held:places:want:granted:ver:us:f:burst:conc:rate
+//	  bt          time up to which bulk has used its part, while others waited
+//	KEYS[2] hash, node -> seen:held:places:want:granted:ver:us:f:burst:conc:rate:firsts
 //	  when it asked last, places registered for it, places it can use, permits it
-//	  waits for, when it was given some, and the limit it goes by
+//	  waits for, when it was given some, the limit it goes by, and how many of the
+//	  permits it waits for are for callers that go first
 //
 //	ARGV 1 time or '' for the server's, 2 node, 3 permits wanted, 4 permits it has,
 //	  5 calls in flight, 6 places that it may use until it has the answer,
@@ -28,7 +30,9 @@ import "tidegate/pkg/redis"
 //	  no cap), 14 ramp in ms, then in µs: 15 horizon, 16 settle, 17 gap, 18 life;
 //	  19 life of the keys in ms, 20 the most permits at once, 21 the number of
 //	  beginnings that it knows, 22 the time that it cannot be later than by its
-//	  clock, 23 '1' to leave, 24 '1' if it is sure that the clock was put forward
+//	  clock, 23 '1' to leave, 24 '1' if it is sure that the clock was put forward,
+//	  25 how many of the permits wanted are for callers that go first, 26 the part
+//	  of the rate for the rest while such callers wait anywhere; 0 is all
 //
 // Result: {1 if it began empty, time, number of permits, theoretical time of the
 // first (µs, part), period (µs, part), slack, life of a permit, µs until asking
@@ -60,11 +64,12 @@ if not now then
 end
 local want, have, flight, pledge, places = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local ramp, horizon, settle, gap, life = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18])
+local firsts, bulk = tonumber(ARGV[25]), tonumber(ARGV[26])
 local function text(n) return string.format('%.0f', n) end
 
 local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or 'none'
-local h = redis.call('HMGET', KEYS[1], 'at', 'run', 'tu', 'tf', 'last', 'turn', 'tend', 'pcold', 'ver', 'rate', 'us', 'f', 'burst', 'conc', 'rfrom', 'rat', 'rms', 'ep', 'vat')
+local h = redis.call('HMGET', KEYS[1], 'at', 'run', 'tu', 'tf', 'last', 'turn', 'tend', 'pcold', 'ver', 'rate', 'us', 'f', 'burst', 'conc', 'rfrom', 'rat', 'rms', 'ep', 'vat', 'bt')
 local function n(i) return tonumber(h[i] or '0') end
 local at = n(1)
 local lost = not h[1] or h[2] ~= run or now < at - 1000
@@ -93,6 +98,7 @@ end
 if lost then redis.call('DEL', KEYS[2]) end
 local nodes = redis.call('HGETALL', KEYS[2])
 local others, granted, turnWants = {}, 0, false
+local firstWaits, turnFirst = firsts > 0, false
 local taken, active = 0, 1
 for i = 1, #nodes, 2 do
   local e = {}
@@ -108,7 +114,10 @@ for i = 1, #nodes, 2 do
     if tonumber(e[4]) > 0 and seen + gap > now then
       active = active + 1
       o.wants = true
-      if o.id == h[6] and seen + 300000 > now then turnWants = true end
+      o.firsts = tonumber(e[12] or '0')
+      -- What waits asks again within half a second.
+      if o.firsts > 0 and seen + 600000 > now then firstWaits = true end
+      if o.id == h[6] and seen + 300000 > now then turnWants, turnFirst = true, o.firsts > 0 end
     end
     o.limit = {v = tonumber(e[6]), us = tonumber(e[7]), f = tonumber(e[8]), burst = tonumber(e[9]), conc = tonumber(e[10]), rate = e[11]}
     ver = math.max(ver, o.limit.v)
@@ -195,7 +204,7 @@ if lim.conc > 0 then
 end
 
 -- Permits.
-local count, bu, bf, wait = 0, 0, 0, 0
+local count, bu, bf, wait, bt = 0, 0, 0, 0, n(20)
 if target > 0 and want > 0 then
   local eff = pu + pf / UNIT
   bu, bf = tu, tf
@@ -211,14 +220,31 @@ if target > 0 and want > 0 then
     if pen > 0 then
       if turn == me and now >= tend and now < tend + 100000 then
         count, wait = 0, 20000
-      elseif turn ~= me and turnWants and now < tend then
+      elseif turn ~= me and turnWants and now < tend and (turnFirst or firsts == 0) then
         count, wait = 0, math.min(tend - now, 50000)
       end
     elseif room < active and ahead < 40000 then
       -- A slot that has just come within reach belongs to who waited longest.
       for _, o in ipairs(others) do
-        if o.wants and o.granted < granted then count, wait = 0, 10000 end
+        if o.wants and o.granted < granted and (firsts == 0 or o.firsts > 0) then count, wait = 0, 10000 end
       end
+    end
+  end
+  -- The reserve: what is not for callers that go first is a part of the rate while
+  -- such callers wait on any node. What bulk used before they came gives it no less.
+  if bulk > 0 then
+    local rest = count - math.min(count, firsts)
+    if not firstWaits then
+      bt = 0
+    elseif rest > 0 then
+      bt = math.max(bt, now)
+      local may = 0
+      if bt <= now + horizon then may = math.floor((now + horizon - bt) * bulk / eff) + 1 end
+      if rest > may then
+        count, rest = count - rest + may, may
+        wait = math.max(wait, math.min(50000, math.ceil(eff / bulk)))
+      end
+      bt = bt + rest * eff / bulk
     end
   end
   if count > 0 then
@@ -235,10 +261,10 @@ end
 
 redis.call('HSET', KEYS[1], 'at', text(now), 'run', run, 'tu', text(tu), 'tf', text(tf), 'last', text(last), 'turn', turn, 'tend', text(tend),
   'pcold', text(pcold), 'ver', text(ver), 'rate', lim.rate, 'us', text(lim.us), 'f', text(lim.f), 'burst', text(lim.burst), 'conc', text(lim.conc),
-  'rfrom', string.format('%.17g', rfrom), 'rat', text(rat), 'rms', text(rms), 'ep', text(ep), 'vat', text(vat))
+  'rfrom', string.format('%.17g', rfrom), 'rat', text(rat), 'rms', text(rms), 'ep', text(ep), 'vat', text(vat), 'bt', string.format('%.3f', bt))
 local held = lim.conc > 0 and math.max(pledge, allow) or 0
 redis.call('HSET', KEYS[2], me, table.concat({text(now), text(held), text(places), text(want), text(granted), text(mine.v),
-  text(mine.us), text(mine.f), text(mine.burst), text(mine.conc), mine.rate}, ':'))
+  text(mine.us), text(mine.f), text(mine.burst), text(mine.conc), mine.rate, text(firsts)}, ':'))
 redis.call('PEXPIRE', KEYS[1], ARGV[19])
 redis.call('PEXPIRE', KEYS[2], ARGV[19])
 return {cold and 1 or 0, now, count, bu, bf, pu, pf, slack, J, math.floor(wait), allow, ver, lim.rate, lim.burst, lim.conc, ep, rest}`
