@@ -140,6 +140,7 @@ type Account struct {
 	AppID  string
 	Secret string
 	Limits Limits
+	Caps   Caps
 	Quiet  QuietHours
 }
 
@@ -156,6 +157,9 @@ func (a Account) validate() error {
 	}
 	if err := a.Limits.Validate(); err != nil {
 		return fmt.Errorf("account %s: limits.%w", a.Name, err)
+	}
+	if err := a.Caps.Validate(); err != nil {
+		return fmt.Errorf("account %s: caps.%w", a.Name, err)
 	}
 	if err := a.Quiet.Validate(); err != nil {
 		return fmt.Errorf("account %s: %w", a.Name, err)

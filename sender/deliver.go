@@ -108,7 +108,7 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 	if err != nil {
 		return nil, pause{retryAfter(err, tokenPause), whyToken}, ctx.Err()
 	}
-	leave, err := r.places.Acquire(ctx, p.priority)
+	leave, err := st.enter(ctx, r, p)
 	if err != nil {
 		return nil, pause{}, err
 	}
@@ -122,10 +122,15 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 	if e, err := s.untried(hard, p, g, func() *ending { return s.afford(hard, p, g) }); e != nil || err != nil {
 		return e, pause{}, err
 	}
+	paid, stop, err := s.pay(hard, st, p)
+	if stop.wait > 0 || err != nil {
+		return nil, stop, err
+	}
+	defer paid.back(hard) // if it is not used
 	if e, err := s.begin(hard, p, g); e != nil || err != nil {
 		return e, pause{}, err
 	}
-	if e, stop, err := s.permit(hard, st, r, p, g); e != nil || stop.wait > 0 || err != nil {
+	if e, stop, err := s.depart(hard, st, r, p, g, paid); e != nil || stop.wait > 0 || err != nil {
 		return e, stop, err
 	}
 	a := s.request(ctx, p, g, tok.Value)

@@ -43,5 +43,6 @@ func (s *Sender) turn(account string, api wechat.API, step control.Step) {
 	}
 	st.road(api).setLimit(
 		ratelimit.Limit{Rate: step.Target.Rate, Burst: step.Target.Burst, Concurrency: step.Now.Concurrency}, step.Version, step.Left)
+	st.gate.places(api, step.Now.Concurrency, step.Version)
 	st.staff(api, step.Target.Concurrency)
 }

@@ -21,6 +21,8 @@ type metrics struct {
 	duplicates *prometheus.CounterVec
 	closed     *prometheus.GaugeVec
 	share      *prometheus.GaugeVec
+	throttled  *prometheus.CounterVec
+	quota      *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -52,6 +54,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		parked:     counter("dead_letters_total", "Letters that nobody could work.", "account"),
 		duplicates: counter("possible_duplicates_total", "Replies that may have been seen twice.", "account"),
 		closed:     gauge("closed", "1 while an API of an account (or all of it) is closed, by cause.", "account", "api", "cause"),
+		throttled:  counter("throttled_total", "Times that a message had to wait for a cap, by what it waited for.", "account", "lane", "why"),
+		quota:      gauge("day_quota", "Calls of the day: the quota, and what all senders have taken of it.", "account", "api", "what"),
 		share:      gauge("rate_share", "Part of its configured rate that an API has now.", "account", "api"),
 	}
 	return m, errors.Join(errs...)
@@ -73,6 +77,7 @@ func (m *metrics) request(p *parcel, g *progress, a answer, took time.Duration, 
 func (m *metrics) show(stations []*station) {
 	m.closed.Reset()
 	m.share.Reset()
+	m.quota.Reset()
 	for _, s := range stations {
 		s.eachBrake(func(api string, b *brake) {
 			if why, _, _ := b.state(); why != causeNone {
@@ -81,6 +86,10 @@ func (m *metrics) show(stations []*station) {
 		})
 		for _, r := range s.roads {
 			m.share.WithLabelValues(s.name, string(r.api)).Set(r.share())
+			if most, taken := s.gate.level(r.api); most > 0 {
+				m.quota.WithLabelValues(s.name, string(r.api), "most").Set(float64(most))
+				m.quota.WithLabelValues(s.name, string(r.api), "taken").Set(float64(taken))
+			}
 		}
 	}
 }

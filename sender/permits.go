@@ -22,6 +22,7 @@ func (p Permits) of(name string, l ratelimit.Limit) ratelimit.Permits {
 
 // close gives the permits of a station up, when its consumers have ended.
 func (st *station) close() {
+	st.gate.close()
 	for _, r := range st.roads {
 		r.places.Close()
 		r.pace.Close()

@@ -18,6 +18,7 @@ import (
 	"tidegate/pkg/credit"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
+	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/redis"
 	"tidegate/pkg/run"
 	"tidegate/pkg/sqldb"
@@ -57,6 +58,7 @@ type Deps struct {
 	Orders    *control.Orders  // nil: nobody pauses or cancels
 	Knobs     *control.Knobs   // nil: the caps are the configuration's
 	Now       func() time.Time // nil: the real clock
+	MaxNodes  int              // senders that ever share caps; 0 is 8
 }
 
 // Sender is the room.
@@ -77,6 +79,8 @@ type Sender struct {
 	outbox  outbox
 	memory  *memory
 	intents *intent.Store
+	days    *ratelimit.Days  // quotas of a day
+	joint   *ratelimit.Joint // caps of templates, apps and users; nil without Redis
 	held    *hold.Store
 	tokens  *token.Keeper
 	intake  *intake.Intake
@@ -88,7 +92,8 @@ type Sender struct {
 	serving  atomic.Int64
 	mu       sync.Mutex
 	stations map[string]*station
-	group    *run.Group // of the stations, while Run runs
+	capKnobs map[string]bool // the named caps that knobs turn
+	group    *run.Group      // of the stations, while Run runs
 }
 
 // New opens the room's tables and prepares it. Nothing runs and nothing is
@@ -121,6 +126,9 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 		return nil, err
 	}
 	s.orders.OnChange(s.held.Look)
+	if err := s.openThrottles(ctx, d); err != nil {
+		return nil, err
+	}
 	var shared *token.Shared
 	if d.Redis != nil {
 		shared = token.NewShared(d.Redis)
@@ -163,6 +171,9 @@ func (s *Sender) SetAccounts(accounts []Account) error {
 		if err := a.validate(); err != nil {
 			return fault.Wrap(fault.Invalid, "set accounts", err)
 		}
+		if err := s.needsRedis(a); err != nil {
+			return err
+		}
 		if _, twice := appIDs[a.Name]; twice {
 			return fault.New(fault.Invalid, "set accounts", "account %s is there twice", a.Name)
 		}
@@ -171,7 +182,9 @@ func (s *Sender) SetAccounts(accounts []Account) error {
 	}
 	s.tokens.SetAccounts(tokens)
 	s.intake.SetAccounts(appIDs)
-	s.steer(accounts, s.setStations(accounts))
+	gone := s.setStations(accounts)
+	s.steer(accounts, gone)
+	s.steerCaps(accounts)
 	return nil
 }
 
@@ -203,12 +216,14 @@ func (s *Sender) setStations(accounts []Account) (gone []string) {
 // its knobs.
 func (s *Sender) setStation(a Account) {
 	if st := s.stations[a.Name]; st != nil {
+		st.gate.set(a.Caps, st)
 		st.setQuiet(a.Quiet)
 		return
 	}
 	st := newStation(a, s.cfg.QuotaPause, s.permits, s.log)
 	st.setQuiet(a.Quiet)
 	s.announce(st)
+	st.gate = s.newGate(a, st)
 	s.stations[a.Name] = st
 	if s.group != nil {
 		s.startStation(st)
@@ -235,6 +250,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	behind.Go(s.held)
 	behind.Go(s.tokens)
 	behind.Go(s.intake)
+	behind.Go(s.keepQuotas())
 	defer context.AfterFunc(ctx, s.stop)()
 	g := run.NewGroup(ctx)
 	g.Go(run.Func("sender metrics", func(ctx context.Context) error {

@@ -22,6 +22,7 @@ type station struct {
 	roads []*road
 	whole brake
 	quiet atomic.Pointer[quiet]
+	gate  *gate           // nil lets everything through
 	gone  context.Context // ends when the account is taken away
 	leave context.CancelFunc
 
