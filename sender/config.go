@@ -139,6 +139,7 @@ type Account struct {
 	Name   string
 	AppID  string
 	Secret string
+	Errors []ErrorRule // exceptions from the table of error codes
 	Limits Limits
 	Caps   Caps
 	Quiet  QuietHours
@@ -160,6 +161,9 @@ func (a Account) validate() error {
 	}
 	if err := a.Caps.Validate(); err != nil {
 		return fmt.Errorf("account %s: caps.%w", a.Name, err)
+	}
+	if err := ValidateErrors(a.Errors); err != nil {
+		return fmt.Errorf("account %s: %w", a.Name, err)
 	}
 	if err := a.Quiet.Validate(); err != nil {
 		return fmt.Errorf("account %s: %w", a.Name, err)

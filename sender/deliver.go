@@ -104,6 +104,9 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 		return nil, r.closedFor(wait), nil
 	}
 	defer func() { r.back(t) }() // a ticket that learn has taken is empty
+	if wait := r.early(t, g, s.now()); wait > 0 {
+		return nil, pause{wait, whyRetry}, nil
+	}
 	tok, err := s.tokens.Token(ctx, p.account)
 	if err != nil {
 		return nil, pause{retryAfter(err, tokenPause), whyToken}, ctx.Err()
@@ -133,7 +136,7 @@ func (s *Sender) try(ctx, hard context.Context, st *station, p *parcel, g *progr
 	if e, stop, err := s.depart(hard, st, r, p, g, paid); e != nil || stop.wait > 0 || err != nil {
 		return e, stop, err
 	}
-	a := s.request(ctx, p, g, tok.Value)
+	a := s.request(ctx, r, p, g, tok.Value)
 	s.learn(hard, g, a)
 	e, wait := decide(p, g, a, s.cfg.Retry, s.now())
 	next := pause{wait, whyRetry}
@@ -222,12 +225,12 @@ func (s *Sender) permit(ctx context.Context, st *station, r *road, p *parcel, g 
 
 // request sends. Once begun it is not cut off: an outcome that arrives late is
 // worth more than one that nobody knows. The client bounds its time.
-func (s *Sender) request(ctx context.Context, p *parcel, g *progress, token string) answer {
+func (s *Sender) request(ctx context.Context, r *road, p *parcel, g *progress, token string) answer {
 	g.requests++
 	in := s.met.inFlight.WithLabelValues(p.account, string(p.api))
 	in.Inc()
 	start := time.Now()
-	a := classify(p.send(context.WithoutCancel(ctx), s.wechat, token, g.part))
+	a := r.ask(ctx, s.wechat, p, g, token)
 	crash.At("CP12")
 	in.Dec()
 	s.met.request(p, g, a, time.Since(start), s.now())

@@ -39,15 +39,11 @@ type answer struct {
 	msgID string
 }
 
-// Codes whose meaning here is narrower than their group's.
-const (
-	codeNoRight    = 48001
-	codeBanned     = 48004
-	codeUserLimits = 50002 // one user's, unless it meets user after user
-)
+// codeUserLimits is one user's, unless it meets user after user.
+const codeUserLimits = 50002
 
-// classify reads the result of a send.
-func classify(res wechat.SendResult, err error) answer {
+// classify reads the result of a send, by the account's policy.
+func classify(do *policy, res wechat.SendResult, err error) answer {
 	if err == nil {
 		return answer{class: sent, msgID: res.MsgID}
 	}
@@ -58,14 +54,12 @@ func classify(res wechat.SendResult, err error) answer {
 	}
 	a := answer{code: e.Code, msg: plain(e.Msg)}
 	switch {
-	case e.Ambiguous:
+	case e.Code == 0 && e.Ambiguous:
 		a.class = unsure
 	case e.Code == 0:
 		a.class = unsent // not sent, or refused by something in front of WeChat
-	case e.Code == codeNoRight || e.Code == codeBanned:
-		a.class = apiStopped
 	default:
-		a.class = classes[e.Action()]
+		a.class = classes[do.of(e.Code, e.API)]
 		if a.class == "" {
 			a.class = noMessage
 		}
@@ -81,6 +75,7 @@ var classes = map[wechat.Action]class{
 	wechat.ActionSlow:        tooFast,
 	wechat.ActionRefresh:     badToken,
 	wechat.ActionStopAccount: stopped,
+	wechat.ActionStopAPI:     apiStopped,
 	wechat.ActionIP:          stopped,
 	wechat.ActionUser:        noUser,
 	wechat.ActionWindow:      noUser,
@@ -111,6 +106,8 @@ type progress struct {
 	unsure   int       // requests, here or before, that may have arrived
 	refused  int       // tokens refused since the last other answer
 	part     int       // of its messages, the one that goes next
+	last     class     // what its last request came to
+	line     string    // by which that went
 	ticket   credit.Ticket
 	seeded   bool    // it has what the letter's past says
 	ending   *ending // decided; its receipt is not durable yet
@@ -213,7 +210,7 @@ func end(p *parcel, g *progress, state wire.State, reason string, now time.Time)
 	if g.part > 0 && state != wire.Accepted {
 		reason = fmt.Sprintf("only the first %d of %d messages went: %s", g.part, p.parts, reason)
 	}
-	r.Reason, r.Attempt = reason, g.requests
+	r.Reason, r.Attempt, r.Line = reason, g.requests, g.line
 	// A reply that may have arrived and went again may be there twice (G8).
 	r.PossibleDuplicate = !p.push() && g.unsure > 0 && state == wire.Accepted || !p.push() && g.unsure > 1
 	return &ending{receipt: r, reason: reason}

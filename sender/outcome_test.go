@@ -52,7 +52,7 @@ func TestErrcodes(t *testing.T) {
 	} {
 		for _, n := range c.codes {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				a := classify(wechat.SendResult{}, code(wechat.APITemplateSend, n))
+				a := classify(nil, wechat.SendResult{}, code(wechat.APITemplateSend, n))
 				require.Equal(t, c.class, a.class)
 				require.Equal(t, n, a.code)
 				e, wait := decide(aPush(), tried(), a, DefaultConfig().Retry, day)
@@ -88,9 +88,9 @@ func TestAnswersWithoutErrcode(t *testing.T) {
 		{fault.New(fault.Invalid, "call", "touser: it is not an openid"), noMessage},
 		{context.Canceled, noMessage},
 	} {
-		require.Equal(t, c.want, classify(wechat.SendResult{}, c.err).class, "%v", c.err)
+		require.Equal(t, c.want, classify(nil, wechat.SendResult{}, c.err).class, "%v", c.err)
 	}
-	e, _ := decide(aPush(), tried(), classify(wechat.SendResult{MsgID: "9007199254740993"}, nil), DefaultConfig().Retry, day)
+	e, _ := decide(aPush(), tried(), classify(nil, wechat.SendResult{MsgID: "9007199254740993"}, nil), DefaultConfig().Retry, day)
 	require.Equal(t, wire.Accepted, e.receipt.State)
 	require.Equal(t, "9007199254740993", e.receipt.MsgID)
 }

@@ -3,6 +3,7 @@ package sender
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -45,12 +46,14 @@ func midnight(now time.Time) time.Time {
 type road struct {
 	account string
 	api     wechat.API
-	places  ratelimit.Permits
+	places  *tide
 	pace    ratelimit.Permits
 	own     brake  // of this API
 	whole   *brake // of the account, shared by its roads
 	log     *zap.Logger
 	quota   time.Duration
+	budget  *budget
+	policy  atomic.Pointer[policy]
 
 	mu        sync.Mutex
 	limit     ratelimit.Limit
@@ -73,7 +76,8 @@ type refusedTemplate struct {
 func newRoad(account string, api wechat.API, l ratelimit.Limit, whole *brake, quota time.Duration, permits Permits, log *zap.Logger) *road {
 	return &road{
 		account: account, api: api, whole: whole, limit: l, factor: 1, quota: quota,
-		places:    permits.of(knobOf(account, api)+".places", ratelimit.Limit{Concurrency: l.Concurrency}),
+		places:    newTide(permits.of(knobOf(account, api)+".places", ratelimit.Limit{Concurrency: l.Concurrency}), l.Concurrency),
+		budget:    newBudget(),
 		pace:      permits.of(knobOf(account, api), ratelimit.Limit{Rate: l.Rate, Burst: l.Burst, StartFull: l.StartFull}),
 		log:       log.With(zap.String("account", account), zap.String("api", string(api))),
 		templates: map[string]refusedTemplate{},

@@ -129,6 +129,9 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	if err := s.openThrottles(ctx, d); err != nil {
 		return nil, err
 	}
+	if err := d.Reg.Register(newRoadsNow(s)); err != nil {
+		return nil, fmt.Errorf("new sender: %w", err)
+	}
 	var shared *token.Shared
 	if d.Redis != nil {
 		shared = token.NewShared(d.Redis)
@@ -185,6 +188,7 @@ func (s *Sender) SetAccounts(accounts []Account) error {
 	gone := s.setStations(accounts)
 	s.steer(accounts, gone)
 	s.steerCaps(accounts)
+	s.setPolicies(accounts)
 	return nil
 }
 

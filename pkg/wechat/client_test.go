@@ -233,7 +233,7 @@ func TestErrorSamples(t *testing.T) {
 		"error-40037": ActionTemplate, "error-40165": ActionRequest, "error-42001": ActionRefresh, "error-43004": ActionUser,
 		"error-43101": ActionUser, "error-43116": ActionTemplate, "error-45009": ActionQuota, "error-45011": ActionSlow,
 		"error-45015": ActionWindow, "error-45047": ActionWindow, "error-47001": ActionRequest, "error-47003": ActionRequest,
-		"error-48001": ActionStopAccount, "error-48002": ActionUser, "error-48004": ActionStopAccount, "error-50002": ActionUser,
+		"error-48001": ActionStopAPI, "error-48002": ActionUser, "error-48004": ActionStopAPI, "error-50002": ActionUser,
 		"error-50005": ActionUser, "error-61007": ActionStopAccount, "token.error-40125": ActionStopAccount,
 		"token.error-40164": ActionIP, "clear_quota.error-48006": ActionQuota, "mass-send.error-45028": ActionQuota,
 		"mass-send.error-45066": ActionSlow,

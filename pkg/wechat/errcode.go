@@ -64,6 +64,9 @@ const (
 	// ActionStopAccount: the account's configuration or rights are wrong; stop
 	// its calls and raise an alarm.
 	ActionStopAccount Action = "stop_account"
+	// ActionStopAPI: the account has no right to this call, or has lost it; stop
+	// this call for the account, the others go on.
+	ActionStopAPI Action = "stop_api"
 	// ActionIP: our address is not in the account's list; as ActionStopAccount.
 	ActionIP Action = "ip_whitelist"
 	// ActionUser: this user cannot get it; other users can.
@@ -93,8 +96,9 @@ var codeGroups = []struct {
 	{ActionRetry, []int{-1, 268487001, 268487002, 268488001, 9001002, 61450}},
 	{ActionSlow, []int{45011, 42010, 45066, 45169, 46007, 45061}},
 	{ActionRefresh, []int{40001, 40014, 42001, 42006, 61005, 61006}},
-	{ActionStopAccount, []int{40013, 40125, 40243, 41002, 41004, 40002, 50004, 50007, 48001, 48004,
+	{ActionStopAccount, []int{40013, 40125, 40243, 41002, 41004, 40002, 50004, 50007,
 		45087, 45102, 45501, 61003, 61007}},
+	{ActionStopAPI, []int{48001, 48004}},
 	{ActionIP, []int{40164, 61004, 89503, 89506, 89507}},
 	{ActionUser, []int{40003, 43004, 50005, 43101, 48002, 43019, 46004, 43005, 45036, 49003, 70000, 50002}},
 	{ActionWindow, []int{45015, 45047, 45080, 45081}},
@@ -139,7 +143,7 @@ func kindOf(action Action, api API) fault.Kind {
 		return fault.Limited
 	case ActionRefresh:
 		return fault.Unavailable
-	case ActionStopAccount, ActionIP:
+	case ActionStopAccount, ActionStopAPI, ActionIP:
 		return fault.Stopped
 	case ActionBug:
 		return fault.Internal

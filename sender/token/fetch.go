@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"tidegate/pkg/fault"
+	"tidegate/pkg/wechat"
 )
 
 // errLate says that this refresher has slept until others could refresh as well.
@@ -92,6 +93,7 @@ func (k *Keeper) ask(ctx context.Context, h *holder, force bool) (string, time.D
 	if force {
 		mode = "forced"
 	}
+	ctx = wechat.WithCall(ctx, &wechat.Call{Account: h.account.Name}) // it goes by the account's lines
 	value, life, err := k.call.StableToken(ctx, h.account.AppID, h.account.Secret, force)
 	if err != nil {
 		k.met.renewals.WithLabelValues(h.account.Name, mode, "error").Inc()
