@@ -25,6 +25,7 @@ import (
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
+	"tidegate/sender/catalogue"
 	"tidegate/sender/hold"
 	"tidegate/sender/intake"
 	"tidegate/sender/intent"
@@ -38,6 +39,8 @@ type WeChat interface {
 	CustomSend(ctx context.Context, token string, m wechat.CustomMessage) error
 	TemplateSend(ctx context.Context, token string, m wechat.TemplateMessage) (wechat.SendResult, error)
 	BizSend(ctx context.Context, token string, m wechat.SubscriptionMessage) (wechat.SendResult, error)
+	TemplateList(ctx context.Context, token string) ([]wechat.Template, error)
+	SubscriptionTemplateList(ctx context.Context, token string) ([]wechat.SubscriptionTemplate, error)
 }
 
 // Deps is what the room works with; it closes none of it.
@@ -84,6 +87,7 @@ type Sender struct {
 	held    *hold.Store
 	tokens  *token.Keeper
 	intake  *intake.Intake
+	shelves *catalogue.Catalogue
 
 	// stopping ends when Run's context does: it cuts pauses, not requests.
 	stopping context.Context
@@ -139,9 +143,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	if s.tokens, err = token.New(caller{d.WeChat}, shared, token.Options{Judge: token.JudgeWeChat, Now: d.Now, Told: s.tokenTold}, log, d.Reg); err != nil {
 		return nil, err
 	}
-	s.intake, err = intake.New(ctx, cfg.Intake, intake.Deps{
-		DB: d.DB, Keys: d.Keys, Outbox: s.outbox, IDs: d.IDs, Topics: d.Topics, Log: log, Reg: d.Reg, Now: d.Now,
-	})
+	s.intake, err = s.newIntake(ctx, d, log)
 	return s, err
 }
 
@@ -254,6 +256,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	behind.Go(s.held)
 	behind.Go(s.tokens)
 	behind.Go(s.intake)
+	behind.Go(s.shelves)
 	behind.Go(s.keepQuotas())
 	defer context.AfterFunc(ctx, s.stop)()
 	g := run.NewGroup(ctx)

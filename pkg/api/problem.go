@@ -22,7 +22,15 @@ type Problem struct {
 	Detail  string `json:"detail"`
 	Field   string `json:"field,omitempty"`
 	Pointer string `json:"pointer,omitempty"` // Field as a JSON pointer (RFC 6901) into the body, or into the push of a batch
-	Do      string `json:"do"`
+
+	// Of a call over a limit (OverLimit).
+	Scope        string `json:"scope,omitempty"`
+	Limit        int64  `json:"limit,omitempty"`
+	Period       string `json:"period,omitempty"`
+	Used         int64  `json:"used,omitempty"`
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
+
+	Do string `json:"do"`
 }
 
 // Refusals that HTTP has a status of its own for; they are in the chain of a
@@ -31,6 +39,7 @@ var (
 	ErrTooLarge  = errors.New("the body is too large")
 	ErrMediaType = errors.New("the body is not plain JSON")
 	ErrMethod    = errors.New("the method is not allowed here")
+	ErrUnfit     = errors.New("the message does not fit its template")
 	// ErrPrecondition is of kind Conflict: If-Match names a version that is no
 	// longer there.
 	ErrPrecondition = errors.New("it was changed meanwhile")
@@ -70,10 +79,16 @@ func ProblemOf(err error) Problem {
 		p.Status, p.Errcode = http.StatusRequestEntityTooLarge, "too_large"
 	case errors.Is(err, ErrMediaType):
 		p.Status, p.Errcode = http.StatusUnsupportedMediaType, "unsupported_media_type"
+	case errors.Is(err, ErrUnfit):
+		p.Status, p.Errcode = http.StatusUnprocessableEntity, "unfit"
 	case errors.Is(err, ErrMethod):
 		p.Status, p.Errcode = http.StatusMethodNotAllowed, "method_not_allowed"
 	case errors.Is(err, ErrPrecondition):
 		p.Status, p.Errcode, p.Do = http.StatusPreconditionFailed, "precondition_failed", "Read it again, and decide anew with the version that it has now."
+	}
+	var over *OverLimit
+	if errors.As(err, &over) {
+		over.tell(&p)
 	}
 	inPart := errors.Is(err, ErrInPart)
 	if inPart {
@@ -112,10 +127,14 @@ func cause(err error) string {
 // where waiting helps. The caller logs the error where it deserves it.
 func WriteProblem(w http.ResponseWriter, err error) {
 	p := ProblemOf(err)
+	var over *OverLimit
+	if errors.As(err, &over) {
+		WriteQuota(w.Header(), over.Quota)
+	}
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
 	}
-	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable || over != nil && over.Wait >= 0 {
 		wait := max(fault.RetryAfter(err), time.Second)
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	}

@@ -2,6 +2,8 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,12 +20,13 @@ func slaStore(t *testing.T) (*redismem.Server, *redis.Client) {
 	s, err := redismem.Start("")
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	return s, slaClient(t, s.Addr())
+	return s, slaClient(t, s.Addr(), "one")
 }
 
-func slaClient(t *testing.T, addr string) *redis.Client {
+// slaClient is a node's client; nodes of one name share what they count.
+func slaClient(t *testing.T, addr, name string) *redis.Client {
 	cfg := redis.DefaultConfig()
-	cfg.Addrs, cfg.Timeout, cfg.Prefix = []string{addr}, 2*time.Second, fmt.Sprintf("test:sla:%d", time.Now().UnixNano())
+	cfg.Addrs, cfg.Timeout, cfg.Prefix = []string{addr}, 2*time.Second, fmt.Sprintf("test:sla:%d:%s", os.Getpid(), name)
 	c, err := redis.Open(cfg, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -86,7 +89,9 @@ func TestRedisAwayEachNodeAdmitsItsShare(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	rules := func(away string) func(*ratelimit.SLAConfig) {
-		return func(cfg *ratelimit.SLAConfig) { cfg.App, cfg.User, cfg.WhenAway, cfg.MaxNodes = perHour(10), perHour(2), away, 4 }
+		return func(cfg *ratelimit.SLAConfig) {
+			cfg.App, cfg.User, cfg.WhenAway, cfg.MaxNodes = perHour(10), perHour(2), away, 4
+		}
 	}
 	share, open, closed := newSLA(t, c, clock, rules("share")), newSLA(t, c, clock, rules("open")), newSLA(t, c, clock, rules("closed"))
 	require.False(t, share.Take(t.Context(), someone, 1).Local)
@@ -125,8 +130,8 @@ func TestBadSLAIsNamed(t *testing.T) {
 		"when_away":      func(c *ratelimit.SLAConfig) { c.WhenAway = "guess" },
 		"max_nodes":      func(c *ratelimit.SLAConfig) { c.MaxNodes = 0 },
 		"app[0]":         func(c *ratelimit.SLAConfig) { c.App = []slice.Rule{{Limit: 1}} },
-		"user: 3 rules":  func(c *ratelimit.SLAConfig) { c.User = append(append(perHour(1), perHour(1)...), perHour(1)...) },
-		"developer[1]":   func(c *ratelimit.SLAConfig) { c.Developer = append(perHour(1), perHour(2)...) },
+		"user: 3 rules":  func(c *ratelimit.SLAConfig) { c.User = slices.Repeat(perHour(1), 3) },
+		"developer[1]":   func(c *ratelimit.SLAConfig) { c.Developer = slices.Repeat(perHour(1), 2) },
 		"apps[0].app[0]": func(c *ratelimit.SLAConfig) { c.Apps = []ratelimit.SLAApp{{Name: "a", App: []slice.Rule{{Limit: 1}}}} },
 	} {
 		cfg := ratelimit.DefaultSLA()

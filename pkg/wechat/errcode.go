@@ -37,6 +37,8 @@ var apiPaths = map[API]string{
 	APIQuotaGet:     "/cgi-bin/openapi/quota/get",
 	APIUserGet:      "/cgi-bin/user/get",
 	APITemplateList: "/cgi-bin/template/get_all_private_template",
+
+	APISubscriptionList: "/wxaapi/newtmpl/gettemplate",
 }
 
 // Sends reports whether a user sees something when the call succeeds, so that

@@ -32,6 +32,7 @@ type item struct {
 	id     string
 	err    error
 	posted bool
+	done   bool // accepted before; nothing is left to do
 }
 
 // batchAnswer is the body of a 200: one result for each push, in their order.
@@ -104,7 +105,11 @@ func (in *Intake) takeBatch(w http.ResponseWriter, r *http.Request) ([]item, err
 		it.twin = -1
 		it.plan, it.err = in.planOf(raw[i], app, now, trace)
 	}
+	if in.fitAll(r.Context(), items) {
+		w.Header().Set(headerTemplate, "unchecked")
+	}
 	in.nameAll(ctx, items)
+	in.chargeAll(ctx, items)
 	in.postAll(ctx, items)
 	in.markAll(ctx, items)
 	for i := range items {
@@ -175,7 +180,7 @@ func (in *Intake) nameAll(ctx context.Context, items []item) {
 	var rows []*keyRow
 	for i := range items {
 		it := &items[i]
-		if it.err != nil {
+		if it.err != nil || it.done {
 			continue
 		}
 		if it.plan.req.IdempotencyKey == "" {
@@ -187,7 +192,7 @@ func (in *Intake) nameAll(ctx context.Context, items []item) {
 		if it.body, it.err = it.plan.req.bodyHash(); it.err != nil {
 			continue
 		}
-		h := idgen.HashOf("push", it.plan.app.Name, it.plan.req.IdempotencyKey)
+		h := keyHash(it.plan)
 		it.hash = h.String()
 		if before, twice := first[it.hash]; twice {
 			if it.twin = before; items[before].body != it.body {
@@ -202,7 +207,7 @@ func (in *Intake) nameAll(ctx context.Context, items []item) {
 	err := in.keys.rememberAll(ctx, rows)
 	for i := range items {
 		it := &items[i]
-		if it.err != nil || it.hash == "" || it.twin >= 0 {
+		if it.err != nil || it.hash == "" || it.twin >= 0 || it.done {
 			continue
 		}
 		switch {

@@ -19,7 +19,7 @@ func (in *Intake) postAll(ctx context.Context, items []item) {
 	var lanes [posters][]*item
 	for i := range items {
 		it := &items[i]
-		if it.err == nil && it.twin < 0 && !it.row.Published {
+		if it.err == nil && it.twin < 0 && !it.row.Published && !it.done {
 			n := maphash.String(batchSeed, it.plan.req.OpenID) % posters
 			lanes[n] = append(lanes[n], it)
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"tidegate/pkg/wire"
+	"tidegate/sender/catalogue"
 )
 
 // Limits of fields. WeChat's own limits are narrower in places and change;
@@ -29,17 +30,7 @@ var (
 	templateID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	dataKey    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
 	miniAppID  = regexp.MustCompile(`^wx[0-9a-f]{16}$`)
-	typedKey   = regexp.MustCompile(`^([a-z_]+)[0-9]+$`)
 )
-
-// subscriptionLimits are the documented lengths, in characters, of a
-// subscription message's values by the type in front of the key's number
-// (wechat.md 4.4). Found here, a value that is too long is an answer with a
-// field name instead of errcode 47003 a minute later.
-var subscriptionLimits = map[string]int{
-	"thing": 20, "character_string": 32, "letter": 32, "number": 32, "symbol": 5,
-	"phrase": 5, "phone_number": 17, "car_number": 8, "name": 20,
-}
 
 // check reports the first field that cannot be right, and when the message may go.
 func (r *Request) check(now time.Time) (span, error) {
@@ -115,15 +106,10 @@ func (r *Request) checkData() error {
 
 func (r *Request) checkTyped(k, v string) error {
 	if r.Kind != wire.PushSubscription {
-		return nil
+		return nil // of a template message the template decides: older ones have free keys
 	}
-	m := typedKey.FindStringSubmatch(k)
-	if m == nil {
-		return nil
-	}
-	limit, ok := subscriptionLimits[m[1]]
-	if n := utf8.RuneCountInString(v); ok && n > limit {
-		return invalid("data."+k, "%d characters: WeChat takes at most %d for %s", n, limit, m[1])
+	if why := catalogue.Misfit(k, v); why != "" {
+		return invalid("data."+k, "%s", why)
 	}
 	return nil
 }

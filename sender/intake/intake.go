@@ -39,13 +39,17 @@ type IDs interface {
 	New(ctx context.Context, u idgen.UID) (string, error)
 }
 
-// Deps is what the intake works with. Every field but Reg and Now is required.
+// Deps is what the intake works with. Every field but Reg, Now and those that say so is required.
 type Deps struct {
 	DB     *sqldb.DB
 	Keys   Keys
 	Outbox Outbox
 	IDs    IDs
 	Topics wire.Topics
+	// Templates may be nil: then WeChat decides.
+	Templates Templates
+	// Limits may be nil: then nobody is limited.
+	Limits Limits
 	Log    *zap.Logger
 	Reg    prometheus.Registerer
 	Now    func() time.Time
@@ -157,9 +161,15 @@ func (in *Intake) take(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if unchecked, err := in.fits(r.Context(), req); err != nil {
+		return in.before(r.Context(), p, err)
+	} else if unchecked {
+		w.Header().Set(headerTemplate, "unchecked")
+	}
 	// A caller that goes away must not leave a push half accepted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.cfg.PublishTimeout)
 	defer cancel()
+	p.tell = func(q api.Quota) { api.WriteQuota(w.Header(), q) }
 	if req.IdempotencyKey != "" {
 		return in.acceptKeyed(ctx, p)
 	}
@@ -174,6 +184,7 @@ type plan struct {
 	at    time.Time
 	span  span
 	trace string
+	tell  func(api.Quota) // where the caller stands; may be nil
 }
 
 // planFor checks a request.
@@ -210,6 +221,9 @@ func (in *Intake) account(app api.App, account string) (appID string, err error)
 
 // acceptOnce takes a push without a key: each request is a new message.
 func (in *Intake) acceptOnce(ctx context.Context, p plan) (string, error) {
+	if err := in.charge(ctx, p); err != nil {
+		return "", err
+	}
 	id, err := in.d.IDs.New(ctx, p.user)
 	if err != nil {
 		return "", fault.Wrap(fault.Unavailable, "make an id", err)
@@ -225,7 +239,7 @@ func (in *Intake) acceptKeyed(ctx context.Context, p plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h := idgen.HashOf("push", p.app.Name, p.req.IdempotencyKey)
+	h := keyHash(p)
 	row := keyRow{App: p.app.Name, KeyHash: h.String(), BodyHash: body, ID: idgen.Derive(p.user, h), AcceptedAt: p.at}
 	stored, existed, err := in.keys.remember(ctx, row)
 	if err != nil {
@@ -238,6 +252,9 @@ func (in *Intake) acceptKeyed(ctx context.Context, p plan) (string, error) {
 		in.met.repeats.Inc()
 		return stored.ID, nil
 	}
+	if err := in.charge(ctx, p); err != nil {
+		return "", err
+	}
 	if err := in.publish(ctx, p, stored.ID, h.String(), stored.AcceptedAt); err != nil {
 		return "", err
 	}
@@ -248,6 +265,9 @@ func (in *Intake) acceptKeyed(ctx context.Context, p plan) (string, error) {
 	}
 	return stored.ID, nil
 }
+
+// keyHash is the identity of a push with a key.
+func keyHash(p plan) idgen.Hash { return idgen.HashOf("push", p.app.Name, p.req.IdempotencyKey) }
 
 var errOtherPush = fault.New(fault.Conflict, "idempotency_key", "it was used for another push: use a new key for a new message").WithField("idempotency_key")
 

@@ -2,7 +2,9 @@ package intake
 
 import (
 	"context"
+	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -65,6 +67,18 @@ func (s *keyStore) remember(ctx context.Context, k keyRow) (stored keyRow, exist
 	}
 	stored.AcceptedAt, stored.Published = time.UnixMilli(at), published == 1
 	return stored, true, nil
+}
+
+// find gives what is stored of a key; Published is false if that is nothing.
+func (s *keyStore) find(ctx context.Context, app, keyHash string) (keyRow, error) {
+	k := keyRow{App: app, KeyHash: keyHash}
+	var published int
+	err := s.db.QueryRow(ctx, `SELECT body_hash, id, published FROM push_key WHERE app = $1 AND key_hash = $2`, app, keyHash).Scan(&k.BodyHash, &k.ID, &published)
+	if errors.Is(err, sql.ErrNoRows) {
+		return k, nil
+	}
+	k.Published = published == 1
+	return k, fault.Wrap(fault.Unavailable, "read idempotency key", err)
 }
 
 // published notes that the push is durable.

@@ -33,6 +33,7 @@ func endpoints() map[string]endpoint {
 		PathTemplateSend:  {http.MethodPost, false, templateSend},
 		PathBizSend:       {http.MethodPost, false, bizSend},
 		PathTemplateList:  {http.MethodGet, false, templateList},
+		PathSubscriptions: {http.MethodGet, false, subscriptionList},
 		PathQuotaGet:      {http.MethodPost, false, quotaGet},
 		PathClearQuota:    {http.MethodPost, false, clearQuota},
 		PathClearQuotaV2:  {http.MethodPost, true, clearQuotaV2},

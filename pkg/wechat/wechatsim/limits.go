@@ -18,6 +18,7 @@ const (
 	PathTemplateSend  = "/cgi-bin/message/template/send"
 	PathBizSend       = "/cgi-bin/message/subscribe/bizsend"
 	PathTemplateList  = "/cgi-bin/template/get_all_private_template"
+	PathSubscriptions = "/wxaapi/newtmpl/gettemplate"
 	PathQuotaGet      = "/cgi-bin/openapi/quota/get"
 	PathClearQuota    = "/cgi-bin/clear_quota"
 	PathClearQuotaV2  = "/cgi-bin/clear_quota/v2"

@@ -119,6 +119,30 @@ type templateItem struct {
 	Example         string `json:"example"`
 }
 
+type subscriptionListBody struct {
+	Errcode int                `json:"errcode"`
+	Errmsg  string             `json:"errmsg"`
+	Data    []subscriptionItem `json:"data"`
+}
+
+type subscriptionItem struct {
+	ID      string `json:"priTmplId"`
+	Title   string `json:"title"`
+	Content string `json:"content"`
+	Example string `json:"example"`
+	Type    int    `json:"type"` // 2: for one time
+}
+
+func subscriptionList(c *call) (any, *apiError) {
+	list := []subscriptionItem{}
+	for _, t := range c.acct.cfg.Templates {
+		if t.kind() == "subscribe" {
+			list = append(list, subscriptionItem{t.ID, t.Title, t.Content, "", 2})
+		}
+	}
+	return subscriptionListBody{0, "ok", list}, nil
+}
+
 func templateList(c *call) (any, *apiError) {
 	list := []templateItem{}
 	for _, t := range c.acct.cfg.Templates {
