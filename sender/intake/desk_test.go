@@ -85,6 +85,12 @@ const openid = "oZx81wQk2Lr7nVb0TtYpSdUeGhA4"
 
 func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
 	t.Helper()
+	return openDesk(t, db, func(*intake.Deps) {}, change...)
+}
+
+// openDesk is open with more of what an intake asks.
+func openDesk(t *testing.T, db *sqldb.DB, with func(*intake.Deps), change ...func(*intake.Config)) *desk {
+	t.Helper()
 	cfg := intake.DefaultConfig()
 	for _, c := range change {
 		c(&cfg)
@@ -104,10 +110,12 @@ func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
 		require.NoError(t, err)
 		d.keys[app] = key
 	}
-	in, err := intake.New(t.Context(), cfg, intake.Deps{
+	deps := intake.Deps{
 		DB: db, Keys: api.NewKeys(book), Outbox: d.queue, IDs: idgen.NewGenerator(idgen.Fixed(7), nil),
 		Topics: wire.Topics{Prefix: "tg"}, Log: zap.NewNop(), Now: clock,
-	})
+	}
+	with(&deps)
+	in, err := intake.New(t.Context(), cfg, deps)
 	require.NoError(t, err)
 	in.SetAccounts(map[string]string{"shop": "wx9f3c7b21d08e4a56", "bank": "wx0000000000000001"})
 	d.Intake = in
@@ -120,14 +128,19 @@ func open(t *testing.T, db *sqldb.DB, change ...func(*intake.Config)) *desk {
 
 // answer is what a business system sees.
 type answer struct {
-	Status  int
-	Header  http.Header
-	ID      string `json:"id"`
-	State   string `json:"state"`
-	Detail  string `json:"detail"`
-	Field   string `json:"field"`
-	Pointer string `json:"pointer"`
-	Do      string `json:"do"`
+	Status       int
+	Header       http.Header
+	ID           string `json:"id"`
+	State        string `json:"state"`
+	Detail       string `json:"detail"`
+	Field        string `json:"field"`
+	Pointer      string `json:"pointer"`
+	Errcode      string `json:"errcode"`
+	Scope        string `json:"scope"`
+	Period       string `json:"period"`
+	Limit, Used  int64
+	RetryAfterMS int64  `json:"retry_after_ms"`
+	Do           string `json:"do"`
 }
 
 func (d *desk) post(body string, headers ...string) answer {
