@@ -63,6 +63,8 @@ type cli struct {
 	Dead     deadCmd     `cmd:"" name:"deadletters" help:"Messages that nobody could work: list, show, and put them back."`
 	Erase    eraseCmd    `cmd:"" help:"Erase what robots keep of one follower. Says what it would do only, until --yes is given."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`
+	Trace    traceCmd    `cmd:"" help:"Every step of one message: callback, queue, back ends, reply, attempts with their line, receipt."`
+	Recount  recountCmd  `cmd:"" help:"Count the rows of messages again and compare with the counts that reports rest on."`
 	Guard    guardCmd    `cmd:"" help:"Stand in front of an HTTP system that cannot bear everybody at once: share what it answers while the demand is high."`
 	Figures  figuresCmd  `cmd:"" help:"Make the papers' figures anew, each from a run of this code, as SVG and CSV."`
 	Version  versionCmd  `cmd:"" help:"Print version and build."`

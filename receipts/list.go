@@ -23,7 +23,7 @@ const (
 )
 
 var listParams = []string{"id", "openid", "app", "account", "reference", "template_id", "callback_id", "resend_of", "state", "kind",
-	"errcode", "possible_duplicate", "from", "to", "limit", "cursor"}
+	"errcode", "possible_duplicate", "from", "to", "limit", "cursor", "format"}
 
 // cursor is a place in the list of one selection.
 type cursor struct {
@@ -43,6 +43,9 @@ func (r *Room) list(w http.ResponseWriter, req *http.Request, app api.App) error
 	}
 	if err := visible(&f, app, p.Get("account")); err != nil {
 		return err
+	}
+	if format := p.Get("format"); format != "" && format != "json" {
+		return r.export(w, req, p, f, format)
 	}
 	limit, err := number(p, "limit", pageDefault, 1, store.MaxPage)
 	if err != nil {
@@ -116,12 +119,12 @@ func (r *Room) get(w http.ResponseWriter, req *http.Request, app api.App) error 
 		if !sees(app, m) {
 			continue
 		}
-		steps, err := r.store.Steps(ctx, m.ID, m.Variant)
+		tr, err := r.trace(ctx, m, func(m *store.Message) bool { return sees(app, m) })
 		if err != nil {
 			return err
 		}
 		v := viewOf(m)
-		v.Timeline = stepViews(steps)
+		v.Timeline = tr.timeline(m)
 		views = append(views, v)
 	}
 	if len(views) == 0 {

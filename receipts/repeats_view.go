@@ -62,7 +62,10 @@ type repeatedView struct {
 
 // Ops is the room's share of the operations listener, by pattern.
 func (r *Room) Ops() map[string]http.Handler {
-	return map[string]http.Handler{"GET /ops/v1/repeats": http.HandlerFunc(r.serveRepeats)}
+	return map[string]http.Handler{
+		"GET /ops/v1/repeats":    http.HandlerFunc(r.serveRepeats),
+		"GET /ops/v1/trace/{id}": http.HandlerFunc(r.serveTrace),
+	}
 }
 
 func (r *Room) serveRepeats(w http.ResponseWriter, req *http.Request) {

@@ -54,6 +54,7 @@ type Room struct {
 	queued  *kafka.Group // the letters that wait in the sender's topics
 	handler http.Handler
 	repeats *watch
+	exports chan struct{} // a place for each export that runs
 
 	mu       sync.RWMutex
 	accounts []string
@@ -79,7 +80,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Room, error) {
 		d.Now = time.Now
 	}
 	d.Registry = telemetry.Registerer(d.Registry)
-	r := &Room{cfg: cfg, d: d, loc: loc, reports: reports}
+	r := &Room{cfg: cfg, d: d, loc: loc, reports: reports, exports: make(chan struct{}, maxExports)}
 	if err := r.openTables(ctx); err != nil {
 		return nil, err
 	}

@@ -40,11 +40,17 @@ type view struct {
 	Twins []view `json:"twins,omitempty"`
 }
 
+// stepView is one thing that happened. Message and Kind name whose it is where
+// that is not the message that was asked for: the callback that a reply answers, or
+// a reply to the callback.
 type stepView struct {
 	At      string     `json:"at"`
+	Message string     `json:"message,omitempty"`
+	Kind    wire.Kind  `json:"kind,omitempty"`
 	Source  string     `json:"source"`
-	State   wire.State `json:"state"`
+	State   wire.State `json:"state,omitempty"` // none for a step on the way to one
 	Attempt int        `json:"attempt,omitempty"`
+	Line    string     `json:"line,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	ErrCode int        `json:"errcode,omitempty"`
 	Event   string     `json:"event,omitempty"`
@@ -61,12 +67,8 @@ func viewOf(m *store.Message) view {
 	}
 }
 
-func stepViews(steps []store.Step) []stepView {
-	out := make([]stepView, len(steps))
-	for i, s := range steps {
-		out[i] = stepView{At: clock(s.At), Source: s.Source, State: s.State, Attempt: s.Attempt, Reason: s.Reason, ErrCode: s.ErrCode, Event: s.Event, Detail: s.Detail}
-	}
-	return out
+func stepViewOf(s store.Step) stepView {
+	return stepView{At: clock(s.At), Source: s.Source, State: s.State, Attempt: s.Attempt, Line: s.Line, Reason: s.Reason, ErrCode: s.ErrCode, Event: s.Event, Detail: s.Detail}
 }
 
 func clock(ms int64) string {

@@ -11,26 +11,26 @@ import (
 
 // Deviation is a line of the counts that the rows do not bear out.
 type Deviation struct {
-	Hour     time.Time
-	Account  string
-	Kind     wire.Kind
-	App      string
-	Template string
-	Lane     string
-	State    wire.State
-	ErrCode  int
-	Reason   string
-	Counted  int64 // what the counts say
-	Rows     int64 // what there is
+	Hour     time.Time  `json:"hour"`
+	Account  string     `json:"account"`
+	Kind     wire.Kind  `json:"kind"`
+	App      string     `json:"app,omitempty"`
+	Template string     `json:"template_id,omitempty"`
+	Lane     string     `json:"lane,omitempty"`
+	State    wire.State `json:"state"`
+	ErrCode  int        `json:"errcode,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Counted  int64      `json:"counted"` // what the counts say
+	Rows     int64      `json:"rows"`    // what there is
 }
 
 // Recounted is what a recount found.
 type Recounted struct {
-	Rows       int64
-	Hours      int
-	Deviations []Deviation // at most maxDeviations
-	Wrong      int         // all of them
-	Repaired   bool
+	Rows       int64       `json:"rows"`
+	Hours      int         `json:"hours"`
+	Deviations []Deviation `json:"deviations"` // at most maxDeviations
+	Wrong      int         `json:"wrong"`      // all of them
+	Repaired   bool        `json:"repaired"`
 }
 
 const maxDeviations = 100

@@ -156,5 +156,14 @@ func TestStormOfReceipts(t *testing.T) {
 		total, _ := s.load(t, st)
 		require.Greater(t, total, 2*s.messages*103/100, "about every twentieth comes twice")
 		s.check(t, st)
+		seen := map[string]bool{} // more rows than Each holds at once
+		last := now.UnixMilli()
+		require.NoError(t, st.Each(t.Context(), store.Filter{}, func(m *store.Message) error {
+			require.False(t, seen[m.ID], "no row comes twice")
+			require.LessOrEqual(t, m.At, last, "newest first")
+			seen[m.ID], last = true, m.At
+			return nil
+		}))
+		require.Len(t, seen, s.messages)
 	})
 }
