@@ -107,6 +107,8 @@ type AccountConfig struct {
 	// Robot and Sender cap what this account may cost.
 	Robot  robot.Limits  `koanf:"robot"`
 	Sender sender.Limits `koanf:"sender"`
+	// Caps are what pushes have to pass before the caps of their API.
+	Caps sender.Caps `koanf:"caps"`
 	// QuietHours are those in which the account sends no pushes.
 	QuietHours sender.QuietHours `koanf:"quiet_hours"`
 }

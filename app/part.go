@@ -315,7 +315,7 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	room, err := sender.New(ctx, cfg, sender.Deps{
 		Kafka: e.cfg.Kafka, Publisher: producer, Redis: r, DB: db, WeChat: calls, Keys: api.NewKeys(api.NewBook(db, nil)),
 		IDs: idgen.NewGenerator(numbers, nil), Topics: e.cfg.Topics.Names(), Log: e.log, Reg: e.reg, Alarms: e.Alarms(),
-		Knobs: live.Knobs(), Permits: permits, Credits: credits, Orders: live.Orders(),
+		Knobs: live.Knobs(), Permits: permits, Credits: credits, Orders: live.Orders(), MaxNodes: e.cfg.Permits.MaxNodes,
 	})
 	if err != nil {
 		return nil, err
