@@ -14,6 +14,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
+	"tidegate/pkg/api/openapi"
 	"tidegate/pkg/control"
 	"tidegate/pkg/credit"
 	"tidegate/pkg/fault"
@@ -155,13 +156,16 @@ func (c caller) StableToken(ctx context.Context, appID, secret string, force boo
 	return t.Token, t.Life, err
 }
 
-// Handler serves the push API: POST /v1/pushes and /v1/pushes:batch, and problems for the rest.
+// Handler serves the push API, POST /v1/pushes and /v1/pushes:batch, the document of
+// the whole API, and problems for the rest.
 func (s *Sender) Handler() http.Handler {
 	m := http.NewServeMux()
 	m.Handle("POST /v1/pushes", s.intake.Handler())
 	m.Handle("/v1/pushes", api.OnlyMethods(http.MethodPost))
 	m.Handle("POST /v1/pushes:batch", s.intake.BatchHandler())
 	m.Handle("/v1/pushes:batch", api.OnlyMethods(http.MethodPost))
+	m.Handle("GET /v1/openapi.json", openapi.Handler())
+	m.Handle("/v1/openapi.json", api.OnlyMethods(http.MethodGet))
 	m.HandleFunc("/", api.NotFound)
 	return m
 }
