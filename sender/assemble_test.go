@@ -32,6 +32,8 @@ type room struct {
 	reg  *prometheus.Registry
 	stop func()
 	keys *api.Book
+	// panel gives orders and follows them, in a steered room.
+	panel *control.Panel
 }
 
 type setup struct {
@@ -42,6 +44,8 @@ type setup struct {
 	alarms    *alarm.Board
 	knobs     *control.Knobs
 	credits   *credit.Ledger
+	steered   bool // it follows operators' orders
+	quiet     sender.QuietHours
 }
 
 func defaults(p sender.Publisher) setup {
@@ -111,15 +115,49 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 		return nil, nil, nil, err
 	}
 	r = &room{log: logs, reg: prometheus.NewRegistry(), keys: api.NewBook(db, nil)}
+	var orders *control.Orders
+	if s.steered {
+		if r.panel, err = steer(ctx, db, rc, s.cfg.Node); err != nil {
+			return nil, nil, nil, err
+		}
+		orders = r.panel.Orders()
+	}
 	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
 		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
-		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs, Credits: s.credits,
+		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs, Credits: s.credits, Orders: orders,
 	})
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	err = r.SetAccounts([]sender.Account{{Name: account, AppID: appID, Secret: secret, Limits: s.limits}})
-	return r, r.Run, stack.close, err
+	err = r.SetAccounts([]sender.Account{{Name: account, AppID: appID, Secret: secret, Limits: s.limits, Quiet: s.quiet}})
+	return r, r.steered, stack.close, err
+}
+
+// steer opens the live settings, as a role does.
+func steer(ctx context.Context, db *sqldb.DB, rc *redis.Client, node string) (*control.Panel, error) {
+	if err := control.Migrate(ctx, db); err != nil {
+		return nil, err
+	}
+	p, err := control.New(control.Options{DB: db, Redis: rc, Node: node})
+	if err == nil {
+		p.Prime(ctx)
+	}
+	return p, err
+}
+
+// steered runs the room, and its live settings beside it.
+func (r *room) steered(ctx context.Context) error {
+	if r.panel == nil {
+		return r.Run(ctx)
+	}
+	beside, end := context.WithCancel(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	var failed error
+	all.Go(func() { failed = r.panel.Run(beside) })
+	err := r.Run(ctx)
+	end()
+	all.Wait()
+	return errors.Join(err, failed)
 }
 
 // undo closes what was opened, last first.

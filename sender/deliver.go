@@ -171,14 +171,23 @@ func (s *Sender) begin(ctx context.Context, p *parcel, g *progress) (*ending, er
 	if g.begun {
 		return nil, nil
 	}
-	past, err := s.intents.Begin(ctx, p.key)
+	past, err := s.intents.Begin(ctx, p.tryKey())
 	if err != nil {
 		return nil, err
 	}
-	g.begun, g.firstTry = true, past.FirstTryAt
+	g.begun = true
+	if g.unsure == 0 { // otherwise the first try that may have arrived counts
+		g.firstTry = past.FirstTryAt
+	}
 	if past.Fresh {
 		crash.At("CP9")
 		return nil, nil
+	}
+	if a := heldBefore(past.News); a != nil {
+		s.met.copies.WithLabelValues(p.account).Inc()
+		e := putAside(p, g, a, s.now())
+		e.written = true
+		return e, nil
 	}
 	if past.News != "" {
 		s.met.copies.WithLabelValues(p.account).Inc()

@@ -23,6 +23,7 @@ type aside struct {
 	Why   string `json:"why"`
 	Cause string `json:"cause,omitempty"`
 	Past  past   `json:"past"`
+	again bool   // it was put aside before, and comes as an older copy
 }
 
 // mark is what the store of intents keeps for a life that ended with a hold: an
@@ -81,6 +82,15 @@ func (s *Sender) hold(ctx context.Context, p *parcel, g *progress, e *ending, re
 		}
 		e.written = true
 	}
+	if e.aside.again {
+		// If its next life has begun, the row was there and went back to the queue.
+		if begun, err := s.intents.Begun(ctx, p.keyOf(e.aside.Past.Generation)); begun || err != nil {
+			if begun {
+				s.memory.drop(p.tryKey())
+			}
+			return err
+		}
+	}
 	headers, err := e.aside.Past.headers(rec.Headers)
 	if err != nil {
 		return fault.Wrap(fault.Internal, "hold "+p.key.ID, err)
@@ -88,7 +98,7 @@ func (s *Sender) hold(ctx context.Context, p *parcel, g *progress, e *ending, re
 	row := hold.Row{
 		ID: p.key.ID, IdentityHash: p.key.IdentityHash, Generation: e.aside.Past.Generation, Due: time.UnixMilli(e.aside.Due),
 		AcceptedAt: p.born.UnixMilli(), Account: p.account, App: p.base.App, Template: p.template, Lane: p.base.Lane,
-		Reason: e.aside.Why, Cause: e.aside.Cause, Key: rec.Key, Value: rec.Value, Headers: headers,
+		Reason: e.aside.Why, Cause: e.aside.Cause, Key: rec.Key, Value: rec.Value, Headers: headers, OnlyNew: e.aside.again,
 	}
 	if err := s.held.Put(ctx, row); err != nil {
 		return err
@@ -103,8 +113,9 @@ func (s *Sender) hold(ctx context.Context, p *parcel, g *progress, e *ending, re
 // heldBefore reads the mark of a life that ended with a hold.
 func heldBefore(news string) *aside {
 	var m mark
-	if json.Unmarshal([]byte(news), &m) != nil {
+	if json.Unmarshal([]byte(news), &m) != nil || m.Held == nil {
 		return nil
 	}
+	m.Held.again = true
 	return m.Held
 }

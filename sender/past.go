@@ -44,11 +44,13 @@ func readPast(rec kafka.Record) (past, error) {
 }
 
 // tryKey names the letter's present life in the store of intents.
-func (p *parcel) tryKey() intent.Key {
-	if p.past.Generation == 0 {
+func (p *parcel) tryKey() intent.Key { return p.keyOf(p.past.Generation) }
+
+func (p *parcel) keyOf(generation int) intent.Key {
+	if generation == 0 {
 		return p.key
 	}
-	return intent.Key{ID: p.key.ID + "/" + strconv.Itoa(p.past.Generation), IdentityHash: p.key.IdentityHash}
+	return intent.Key{ID: p.key.ID + "/" + strconv.Itoa(generation), IdentityHash: p.key.IdentityHash}
 }
 
 // seed gives a letter's progress what its past says.

@@ -43,6 +43,8 @@ type Row struct {
 	Key     []byte
 	Value   []byte
 	Headers []wire.Header
+	// OnlyNew leaves a row of the same generation as it is.
+	OnlyNew bool
 
 	rev string // of what was read
 }

@@ -26,7 +26,7 @@ type wish struct {
 }
 
 // Put makes a letter's row durable, in place of an earlier one of the same or a
-// lower generation. Errors: fault.Unavailable (the row may be there; putting it
+// lower generation; where it is OnlyNew, only of a lower. Errors: fault.Unavailable (the row may be there; putting it
 // again is harmless), fault.Limited (too many wait).
 func (s *Store) Put(ctx context.Context, r Row) error {
 	op := "hold " + r.ID
@@ -120,6 +120,37 @@ func latest(batch []*wish) []*wish {
 // insert gives how many rows were written; those that were there already count
 // as well, until the next count.
 func (s *Store) insert(ctx context.Context, batch []*wish) (int64, error) {
+	var again, first []*wish
+	for _, w := range batch {
+		if w.row.OnlyNew {
+			first = append(first, w)
+		} else {
+			again = append(again, w)
+		}
+	}
+	var wrote int64
+	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		wrote = 0
+		for _, part := range []struct {
+			rows []*wish
+			over string // of an earlier generation
+		}{{again, "<="}, {first, "<"}} {
+			if len(part.rows) == 0 {
+				continue
+			}
+			q, args := s.statement(part.rows, part.over)
+			n, err := tx.Exec(ctx, q, args...)
+			if err != nil {
+				return err
+			}
+			wrote += n
+		}
+		return nil
+	})
+	return wrote, err
+}
+
+func (s *Store) statement(batch []*wish, over string) (string, []any) {
 	const n = 16
 	var b strings.Builder
 	b.WriteString("INSERT INTO held (" + columns + ", held_at) VALUES ")
@@ -139,13 +170,8 @@ func (s *Store) insert(ctx context.Context, batch []*wish) (int64, error) {
 	}
 	b.WriteString(` ON CONFLICT (id, identity_hash) DO UPDATE SET generation = excluded.generation, rev = excluded.rev, due_at = excluded.due_at,
 		reason = excluded.reason, cause = excluded.cause, letter_key = excluded.letter_key, letter = excluded.letter, headers = excluded.headers
-		WHERE held.generation <= excluded.generation`)
-	var wrote int64
-	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		wrote, err = tx.Exec(ctx, b.String(), args...)
-		return err
-	})
-	return wrote, err
+		WHERE held.generation ` + over + ` excluded.generation`)
+	return b.String(), args
 }
 
 func headersOf(text []byte) (h []wire.Header, err error) {

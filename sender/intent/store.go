@@ -157,6 +157,13 @@ func (s *Store) Finish(ctx context.Context, k Key, news string) error {
 	return err
 }
 
+// Begun tells whether a message's row is there, without making it.
+func (s *Store) Begun(ctx context.Context, k Key) (bool, error) {
+	var n int
+	err := s.db.QueryRow(ctx, "SELECT COUNT(*) FROM intent WHERE id = $1 AND identity_hash = $2", k.ID, k.IdentityHash).Scan(&n)
+	return n > 0, fault.Wrap(fault.Unavailable, "look for intent "+k.ID, err)
+}
+
 func (s *Store) ask(ctx context.Context, w *wish) (Past, error) {
 	op := "write intent " + w.key.ID
 	select {
