@@ -15,6 +15,7 @@ import (
 	"tidegate/pkg/schedule"
 	"tidegate/pkg/sqldb"
 	"tidegate/receipts/store"
+	"tidegate/receipts/webhook"
 	"tidegate/sender/hold"
 	"tidegate/sender/intake"
 	"tidegate/sender/intent"
@@ -95,14 +96,14 @@ func (d *doctor) checkMigrations(ctx context.Context, db *sqldb.DB) []finding {
 	if d.needs(RoleSender, RoleReceipts) {
 		ask = append(ask, api.Pending)
 	}
-	if d.needs(RoleSender, RoleRobot) || d.hasJobs() {
+	if d.needs(RoleSender, RoleRobot, RoleReceipts) {
 		ask = append(ask, control.Pending)
 	}
 	if d.needs(RoleSender) {
 		ask = append(ask, intent.Pending, intake.Pending, hold.Pending)
 	}
 	if d.needs(RoleReceipts) {
-		ask = append(ask, store.Pending)
+		ask = append(ask, store.Pending, webhook.Pending)
 	}
 	if d.hasJobs() {
 		ask = append(ask, schedule.Pending)

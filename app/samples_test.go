@@ -30,6 +30,8 @@ var notInSamples = map[string]string{
 	"kafka.allow_insecure":                      "only where the network is private and plain",
 	"redis.allow_insecure":                      "only where the network is private and plain",
 	"alarms.webhooks[].ca_file":                 "only for a receiver with an authority of its own",
+	"receipts.webhooks.ca_file":                 "only for receivers with an authority of their own",
+	"receipts.webhooks.apps[].prev_secret":      "only while the secret is being changed",
 	"database.synchronous":                      "SQLite only",
 	"kafka.tls.cert_file":                       "only for brokers that ask for it",
 	"kafka.tls.key_file":                        "only for brokers that ask for it",
@@ -100,6 +102,8 @@ func secretFor(name string) string {
 		return "Hs8dK2mQp4Xv7Zc1Bn5Lt9Rw3Yf6Jg0EuAiOqTkMxNA"
 	case strings.HasSuffix(name, "guard-key"), strings.HasSuffix(name, "seal-key"):
 		return "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	case strings.HasSuffix(name, "webhook-secret"):
+		return "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	case strings.HasSuffix(name, "robot-url"):
 		return "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=secret"
 	case strings.HasSuffix(name, "dsn"):

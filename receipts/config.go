@@ -5,6 +5,7 @@ import (
 
 	"tidegate/pkg/fault"
 	"tidegate/pkg/schedule"
+	"tidegate/receipts/webhook"
 )
 
 // Config is the room's section of the configuration. Zero values stand for the
@@ -29,6 +30,8 @@ type Config struct {
 	CallbackRetention time.Duration `koanf:"callback_retention"`
 	// HousekeepingEvery is the pause between rounds of the above.
 	HousekeepingEvery time.Duration `koanf:"housekeeping_every"`
+	// Webhooks tell apps what becomes of their messages.
+	Webhooks webhook.Config `koanf:"webhooks"`
 	// RepeatAlarm tells a person about users who repeat too often.
 	RepeatAlarm RepeatAlarm  `koanf:"repeat_alarm"`
 	Report      ReportConfig `koanf:"report"`
@@ -68,7 +71,7 @@ func DefaultConfig() Config {
 	return Config{
 		Group: "tidegate-receipts", Workers: 8, KeepCallbacks: true,
 		NoReceiptAfter: 24 * time.Hour, ParkFor: 24 * time.Hour,
-		Retention: 90 * 24 * time.Hour, CallbackRetention: 30 * 24 * time.Hour, HousekeepingEvery: 10 * time.Second,
+		Retention: 90 * 24 * time.Hour, CallbackRetention: 30 * 24 * time.Hour, HousekeepingEvery: 10 * time.Second, Webhooks: webhook.DefaultConfig(),
 		RepeatAlarm: defaultRepeatAlarm(),
 		Report:      ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai", CatchUp: 72 * time.Hour, Attempts: 5, RetryWait: time.Minute},
 		Resend:      ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
@@ -104,6 +107,9 @@ func (c Config) Validate() error {
 	}
 	if field, why := c.RepeatAlarm.check(); field != "" {
 		return bad("repeat_alarm."+field, "%s", why)
+	}
+	if err := c.Webhooks.Validate(); err != nil {
+		return err
 	}
 	if _, err := schedule.ParseSpec(c.Report.Schedule, c.Report.Location); err != nil {
 		return bad("report."+fault.FieldOf(err), "%w", err)

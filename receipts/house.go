@@ -47,6 +47,7 @@ func (r *Room) round(ctx context.Context) error {
 			return r.store.Purge(ctx, []wire.Kind{wire.KindCallback}, now.Add(-r.cfg.CallbackRetention))
 		}},
 		{"purged_events", func() (int, error) { return r.store.PurgeParked(ctx, now.Add(-r.cfg.Retention)) }},
+		{"webhooks", func() (int, error) { return 0, r.keepWebhooks(ctx) }},
 	}
 	for _, j := range jobs {
 		n, err := j.do()

@@ -65,6 +65,7 @@ func (r *Room) Ops() map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET /ops/v1/repeats":    http.HandlerFunc(r.serveRepeats),
 		"GET /ops/v1/trace/{id}": http.HandlerFunc(r.serveTrace),
+		"GET /ops/v1/webhooks":   r.webhookView(),
 	}
 }
 

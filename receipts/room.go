@@ -12,6 +12,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
+	"tidegate/pkg/control"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/run"
@@ -20,6 +21,7 @@ import (
 	"tidegate/pkg/telemetry"
 	"tidegate/pkg/wire"
 	"tidegate/receipts/store"
+	"tidegate/receipts/webhook"
 )
 
 // Publisher makes records durable; *kafka.Producer is one.
@@ -36,6 +38,7 @@ type Deps struct {
 	Topics    wire.Topics
 	Log       *zap.Logger
 	Registry  prometheus.Registerer
+	Audit     *control.Store   // of changes by hand; nil keeps them in the log only
 	Alarms    *alarm.Board     // nil tells nobody
 	Hasher    telemetry.Hasher // shows openids to operations
 	Now       func() time.Time // nil: the real clock
@@ -48,6 +51,7 @@ type Room struct {
 	loc     *time.Location // of reports
 	reports schedule.Spec
 	store   store.Store
+	hooks   *webhook.Hub
 	sealer  *api.Sealer
 	met     *metrics
 	news    *kafka.Group // receipts and repeats
@@ -104,6 +108,9 @@ func (r *Room) openTables(ctx context.Context) error {
 		return err
 	}
 	r.store = s
+	if err := r.openWebhooks(ctx, s); err != nil {
+		return err
+	}
 	r.sealer, err = api.LoadSealer(ctx, r.d.DB, r.d.Now)
 	return err
 }
@@ -160,6 +167,7 @@ func (r *Room) Run(ctx context.Context) error {
 	g.Go(run.Func("receipts", r.news.Run))
 	g.Go(run.Func("queued letters", r.queued.Run))
 	g.Go(run.Func("housekeeping", r.keepHouse))
+	g.Go(r.hooks)
 	g.Go(run.Func("watch of repeats", r.watchRepeats))
 	return g.Wait()
 }

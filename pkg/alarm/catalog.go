@@ -30,6 +30,8 @@ var titles = map[string]title{
 	"robot_stalled":      {"A robot hangs and has left its partitions", "机器人卡死，已退出所负责的分区"},
 	"robot_frozen":       {"A robot's process stood still", "机器人进程曾整体停顿"},
 	"robot_shedding":     {"Callbacks are refused because of overload", "回调过载，正在按级别拒绝"},
+	"webhook_disabled":   {"Webhooks to an app are disabled", "到业务系统的 Webhook 已停用"},
+	"webhook_failing":    {"Webhooks to an app fail", "到业务系统的 Webhook 持续失败"},
 	"job_overdue":        {"A scheduled job is overdue", "定时任务逾期未成功"},
 	"user_repeats":       {"A user repeats the same action", "用户频繁重复操作"},
 }

@@ -176,6 +176,10 @@ func (h *Hub) Name() string { return "webhooks" }
 // Run sends until ctx ends; then it finishes what is under way and returns nil.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.calls.Close()
+	if len(h.endpoints) == 0 {
+		<-ctx.Done()
+		return nil
+	}
 	g := run.NewGroup(ctx)
 	for _, p := range h.endpoints {
 		g.Go(run.Func("webhooks of "+p.name, func(ctx context.Context) error { return h.pump(ctx, p) }))
