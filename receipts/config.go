@@ -33,9 +33,11 @@ type Config struct {
 	// Webhooks tell apps what becomes of their messages.
 	Webhooks webhook.Config `koanf:"webhooks"`
 	// RepeatAlarm tells a person about users who repeat too often.
-	RepeatAlarm RepeatAlarm  `koanf:"repeat_alarm"`
-	Report      ReportConfig `koanf:"report"`
-	Resend      ResendConfig `koanf:"resend"`
+	RepeatAlarm RepeatAlarm `koanf:"repeat_alarm"`
+	// Bands tells a person about shares of failures that are not usual.
+	Bands  BandConfig   `koanf:"bands"`
+	Report ReportConfig `koanf:"report"`
+	Resend ResendConfig `koanf:"resend"`
 }
 
 // ReportConfig is the daily report of failures.
@@ -72,9 +74,9 @@ func DefaultConfig() Config {
 		Group: "tidegate-receipts", Workers: 8, KeepCallbacks: true,
 		NoReceiptAfter: 24 * time.Hour, ParkFor: 24 * time.Hour,
 		Retention: 90 * 24 * time.Hour, CallbackRetention: 30 * 24 * time.Hour, HousekeepingEvery: 10 * time.Second, Webhooks: webhook.DefaultConfig(),
-		RepeatAlarm: defaultRepeatAlarm(),
-		Report:      ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai", CatchUp: 72 * time.Hour, Attempts: 5, RetryWait: time.Minute},
-		Resend:      ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
+		RepeatAlarm: defaultRepeatAlarm(), Bands: defaultBands(),
+		Report: ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai", CatchUp: 72 * time.Hour, Attempts: 5, RetryWait: time.Minute},
+		Resend: ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
 	}
 }
 
@@ -107,6 +109,9 @@ func (c Config) Validate() error {
 	}
 	if field, why := c.RepeatAlarm.check(); field != "" {
 		return bad("repeat_alarm."+field, "%s", why)
+	}
+	if field, why := c.Bands.check(); field != "" {
+		return bad("bands."+field, "%s", why)
 	}
 	if err := c.Webhooks.Validate(); err != nil {
 		return err

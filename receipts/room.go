@@ -58,6 +58,7 @@ type Room struct {
 	queued  *kafka.Group // the letters that wait in the sender's topics
 	handler http.Handler
 	repeats *watch
+	bands   *bandWatch
 	exports chan struct{} // a place for each export that runs
 
 	mu       sync.RWMutex
@@ -92,6 +93,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Room, error) {
 		return nil, err
 	}
 	r.repeats = newWatch(cfg.RepeatAlarm, d.Now, newRepeatAlarms(r).tell)
+	r.bands = &bandWatch{r: r, firing: map[[2]string]bool{}}
 	if err := r.openGroups(); err != nil {
 		return nil, err
 	}
@@ -169,5 +171,6 @@ func (r *Room) Run(ctx context.Context) error {
 	g.Go(run.Func("housekeeping", r.keepHouse))
 	g.Go(r.hooks)
 	g.Go(run.Func("watch of repeats", r.watchRepeats))
+	g.Go(run.Func("watch of shares", r.watchBands))
 	return g.Wait()
 }

@@ -28,6 +28,7 @@ type Counter interface {
 	Failures(ctx context.Context, f Filter) ([]Failure, error)
 	Parking(ctx context.Context) (waiting, foreign int64, err error)
 	Repeats(ctx context.Context, q RepeatQuery) (*Repeats, error)
+	HourCounts(ctx context.Context, from, to time.Time) ([]HourCount, error)
 	Recount(ctx context.Context, repair bool) (*Recounted, error)
 }
 
