@@ -28,6 +28,9 @@ const childEnv = "TIDEGATE_SENDER_TEST_CHILD"
 type childWorld struct {
 	Kafka, Prefix, Redis, WeChat string
 	DB                           sqldb.Config
+	Steered                      bool    // it follows operators' orders
+	Node                         string  // and is called this by them
+	Rate                         float64 // of template messages; 0 is the default
 }
 
 func TestMain(m *testing.M) {
@@ -52,6 +55,9 @@ func child(v string) {
 	}
 	s := defaults(producer)
 	s.limits.Replies.Concurrency = killInFlight
+	if s.steered = c.Steered; c.Steered {
+		s.cfg.Node, s.limits.Template.Rate, s.limits.Template.Burst, s.limits.Template.Concurrency = c.Node, c.Rate, 1, killInFlight
+	}
 	_, run, _, err := assemble(context.Background(), c, s)
 	if err != nil {
 		panic(err)
@@ -63,9 +69,13 @@ func child(v string) {
 const killInFlight = 8
 
 // spawn starts a sender process.
-func (w *world) spawn() *exec.Cmd {
+func (w *world) spawn(change ...func(*childWorld)) *exec.Cmd {
 	w.t.Helper()
-	b, err := json.Marshal(w.child())
+	c := w.child()
+	for _, f := range change {
+		f(&c)
+	}
+	b, err := json.Marshal(c)
 	require.NoError(w.t, err)
 	self, err := os.Executable()
 	require.NoError(w.t, err)
