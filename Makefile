@@ -32,8 +32,9 @@ bench-ack: ## the door against bare net/http on real engines; BENCH_SECONDS=2 is
 bench-robot: ## robots beside a bare consumer-group copy loop on real engines; BENCH_FLAGS='-only static -rounds 1'
 	go run -tags bench ./test/bench robot $(BENCH_FLAGS)
 
-bench-send: ## a sender from Kafka to an instant WeChat beside a bare HTTP loop on real engines; BENCH_FLAGS='-rounds 1 -n 6000'
+bench-send: ## a sender beside a bare HTTP loop, receipts beside COPY, on real engines; BENCH_FLAGS='-rounds 1 -n 6000' BENCH_RECEIPTS=20000
 	go run -tags bench ./test/bench send $(BENCH_FLAGS)
+	TIDEGATE_TEST_RECEIPTS=$(or $(BENCH_RECEIPTS),200000) go test -count=1 -v -timeout 20m -run TestBarOfReceipts ./receipts/storetest
 
 bars: ## what papers 000 and 003 promise of guard and robot as a table: bar, measured, verdict (about six minutes)
 	deployments/dev/bars
