@@ -56,6 +56,7 @@ type cli struct {
 	Spool    spoolCmd    `cmd:"" help:"What a door keeps on disk while Kafka is away: inspect it, or drain that of a dead node."`
 	Queues   queuesCmd   `cmd:"" help:"How much waits in every queue, for how long, and whether somebody works it: a live table."`
 	Limits   limitsCmd   `cmd:"" help:"How fast accounts, back ends and APIs may be used: show it, change it while everything runs, see who did."`
+	Lines    linesCmd    `cmd:"" help:"The ways to WeChat: show them, move accounts from one to another while everything runs."`
 	Pauses   pausesCmd   `cmd:"" help:"Stop messages by account, app, template or lane, or all of them, and let them go again."`
 	Cancels  cancelsCmd  `cmd:"" help:"End messages that were accepted and not sent."`
 	Audit    auditCmd    `cmd:"" help:"Who changed what in the running deployment; check that the record is whole."`

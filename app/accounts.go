@@ -47,7 +47,7 @@ func (c Config) senderAccounts() []sender.Account {
 		if limits == (sender.Limits{}) {
 			limits = sender.DefaultLimits()
 		}
-		out[i] = sender.Account{Name: a.Name, AppID: a.AppID, Secret: a.Secret, Limits: limits, Caps: a.Caps, Quiet: a.QuietHours}
+		out[i] = sender.Account{Name: a.Name, AppID: a.AppID, Secret: a.Secret, Errors: a.Errors, Limits: limits, Caps: a.Caps, Quiet: a.QuietHours}
 	}
 	return out
 }

@@ -22,6 +22,7 @@ import (
 	"tidegate/receipts"
 	"tidegate/robot"
 	"tidegate/sender"
+	"tidegate/sender/line"
 )
 
 // EnvPrefix marks environment variables that are settings.
@@ -88,8 +89,12 @@ func (t TopicsConfig) Names() wire.Topics { return wire.Topics{Prefix: t.Prefix}
 // WeChatConfig says where WeChat's API is.
 type WeChatConfig struct {
 	// BaseURLs are tried in order when one cannot be reached.
-	BaseURLs []string      `koanf:"base_urls"`
-	Timeout  time.Duration `koanf:"timeout"`
+	BaseURLs []string `koanf:"base_urls"`
+	// Lines take their place where there are several ways out (M3).
+	Lines []line.Config `koanf:"lines"`
+	// LineHealth says when a line is left and taken again.
+	LineHealth line.Health   `koanf:"line_health"`
+	Timeout    time.Duration `koanf:"timeout"`
 }
 
 // AccountConfig is one service account.
@@ -99,7 +104,11 @@ type AccountConfig struct {
 	// GhID is the original id, gh_….
 	GhID string `koanf:"gh_id"`
 	// Secret is the AppSecret; only the sender needs it.
-	Secret             string `koanf:"secret" secret:"true"`
+	Secret string `koanf:"secret" secret:"true"`
+	// Lines is its order of the lines of wechat.lines; empty is the order there.
+	Lines []string `koanf:"lines"`
+	// Errors are its exceptions from the table of WeChat's error codes.
+	Errors             []sender.ErrorRule `koanf:"errors"`
 	wechat.Credentials `koanf:",squash"`
 	// AllowFrom lists the addresses that callbacks may come from, or the one word
 	// any; mode plain must say which.
@@ -129,7 +138,7 @@ func DefaultConfig() Config {
 		Kafka:       kafka.DefaultConfig(),
 		Redis:       redis.DefaultConfig(),
 		Database:    sqldb.DefaultConfig(),
-		WeChat:      WeChatConfig{BaseURLs: []string{"https://api.weixin.qq.com", "https://api2.weixin.qq.com"}, Timeout: 5 * time.Second},
+		WeChat:      WeChatConfig{BaseURLs: []string{"https://api.weixin.qq.com", "https://api2.weixin.qq.com"}, LineHealth: line.DefaultHealth(), Timeout: 5 * time.Second},
 		Alarms:      alarm.DefaultConfig(),
 		Permits:     ratelimit.DefaultConfig(),
 		Credit:      credit.DefaultConfig(),

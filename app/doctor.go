@@ -146,8 +146,8 @@ func (d *doctor) checks() []check {
 		checks = append(checks, d.checkDatabase)
 	}
 	if d.needs(RoleSender) {
-		for _, base := range d.cfg.WeChat.BaseURLs {
-			checks = append(checks, d.checkBaseURL(base))
+		for _, l := range d.cfg.WeChat.lineConfigs() {
+			checks = append(checks, d.checkLine(l))
 		}
 		for _, a := range d.cfg.Accounts {
 			checks = append(checks, d.checkToken(a))

@@ -11,21 +11,33 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
 	"tidegate/pkg/wechat"
+	"tidegate/sender/line"
 )
 
-// checkBaseURL looks whether a host of WeChat's API can be reached. It asks for
+// checkLine looks whether WeChat's API can be reached by a line. It asks for
 // nothing and sends no token.
-func (d *doctor) checkBaseURL(base string) check {
+func (d *doctor) checkLine(l line.Config) check {
 	return func(ctx context.Context) []finding {
-		req, err := http.NewRequestWithContext(ctx, http.MethodHead, base, nil)
+		base := l.BaseURL
+		proxy, err := l.ProxyURL()
+		if err != nil {
+			return []finding{fail("correct wechat.lines", "wechat line %s: %v", l.Name, err)}
+		}
+		if proxy != nil {
+			base += " through " + proxy.Host
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodHead, l.BaseURL, nil)
 		if err != nil {
 			return []finding{fail("correct wechat.base_urls", "wechat: a base URL cannot be used")}
 		}
+		// As the sender: a proxy from the environment would be an address that the
+		// configuration does not name.
 		client := &http.Client{
-			// As the sender: a proxy from the environment would be an address
-			// that the configuration does not name.
-			Transport:     &http.Transport{DisableKeepAlives: true},
+			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyURL(proxy)},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 		resp, err := client.Do(req)
@@ -57,7 +69,7 @@ func (d *doctor) hostAway(base string, err error) finding {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		todo = "it does not speak TLS: correct the scheme in wechat.base_urls"
 	}
-	if len(d.cfg.WeChat.BaseURLs) > 1 {
+	if len(d.cfg.WeChat.lineConfigs()) > 1 {
 		return warn(todo, "wechat %s cannot be reached: %v", base, err)
 	}
 	return fail(todo, "wechat %s cannot be reached: %v", base, err)
@@ -67,11 +79,16 @@ func (d *doctor) hostAway(base string, err error) finding {
 // WeChat answers with the current one and changes nothing; it is thrown away.
 func (d *doctor) checkToken(a AccountConfig) check {
 	return func(ctx context.Context) []finding {
-		client, err := wechat.NewClient(nil, wechat.Options{BaseURLs: d.cfg.WeChat.BaseURLs, Timeout: doctorTimeout})
+		lines, err := line.New(d.cfg.WeChat.lineConfigs(), d.cfg.WeChat.LineHealth, line.Deps{Log: zap.NewNop(), Reg: prometheus.NewRegistry()})
+		if err == nil {
+			err = lines.SetAccounts(d.cfg.lineOrders())
+		}
 		if err != nil {
 			return []finding{fail("correct the wechat section", "account %s: %v", a.Name, err)}
 		}
+		client := wechat.NewClientBy(lines, doctorTimeout)
 		defer client.CloseIdle()
+		ctx = wechat.WithCall(ctx, &wechat.Call{Account: a.Name})
 		if _, err := client.StableToken(ctx, a.AppID, a.Secret, false); err != nil {
 			return []finding{tokenRefused(a.Name, err)}
 		}

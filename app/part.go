@@ -302,10 +302,12 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls, err := wechat.NewClient(nil, wechat.Options{BaseURLs: e.cfg.WeChat.BaseURLs, Timeout: e.cfg.WeChat.Timeout})
+	lines, err := e.Lines(live)
 	if err != nil {
 		return nil, err
 	}
+	e.stack.Push("lines", func(context.Context) error { lines.CloseIdle(); return nil })
+	calls := wechat.NewClientBy(lines, e.cfg.WeChat.Timeout)
 	numbers := lease.NewNumbers(r, lease.NumbersOptions{})
 	e.stack.Push("worker number", numbers.Release)
 	cfg := e.cfg.Sender
@@ -328,9 +330,11 @@ func buildSender(ctx context.Context, e *engines) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return live.into(&part{
-		role: RoleSender, services: []run.Service{run.Func("sender", room.Run)}, handler: room.Handler(),
-		ready:    map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
-		accounts: func(c Config) error { return room.SetAccounts(c.senderAccounts()) },
-	}), nil
+	return linesInto(live.into(&part{
+		role: RoleSender, services: []run.Service{lines, run.Func("sender", room.Run)}, handler: room.Handler(),
+		ready: map[string]func(context.Context) error{"queue": admin.Ping, "database": db.Ping},
+		accounts: func(c Config) error {
+			return errors.Join(lines.SetAccounts(c.lineOrders()), room.SetAccounts(c.senderAccounts()))
+		},
+	}), live, lines, e.node, e.log), nil
 }

@@ -13,6 +13,8 @@ import (
 	"tidegate/pkg/wechat"
 	"tidegate/pkg/wire"
 	"tidegate/robot"
+	"tidegate/sender"
+	"tidegate/sender/line"
 )
 
 // Validate checks what a role needs and reports everything that is wrong at
@@ -140,6 +142,15 @@ func (t TopicsConfig) validate() error {
 }
 
 func (w WeChatConfig) validate() error {
+	if err := w.LineHealth.Validate(); err != nil {
+		return fmt.Errorf("wechat.line_health.%w", err)
+	}
+	if len(w.Lines) > 0 {
+		if err := line.Validate(w.Lines); err != nil {
+			return fmt.Errorf("wechat.lines%w", err)
+		}
+		return at("wechat", wechat.Options{Timeout: w.Timeout}.Validate())
+	}
 	if len(w.BaseURLs) == 0 {
 		return errors.New("wechat.base_urls: name at least https://api.weixin.qq.com")
 	}
@@ -154,6 +165,9 @@ func (c Config) validateAccounts(role Role) error {
 	seen := map[string]int{}
 	for i, a := range c.Accounts {
 		where := fmt.Sprintf("accounts[%d] (%.40s)", i, a.Name)
+		if err := line.CheckOrder(c.WeChat.lineConfigs(), a.Lines); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+		}
 		for _, err := range append(a.validate(role), unique(seen, i, a)...) {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
 		}
@@ -182,6 +196,9 @@ func (a AccountConfig) validate(role Role) []error {
 	}
 	if err := a.Sender.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("sender.%w", err))
+	}
+	if err := sender.ValidateErrors(a.Errors); err != nil {
+		errs = append(errs, err)
 	}
 	if err := a.QuietHours.Validate(); err != nil {
 		errs = append(errs, err)

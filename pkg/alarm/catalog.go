@@ -18,6 +18,8 @@ var titles = map[string]title{
 	"api_stopped":         {"WeChat refuses an API to an account", "公众号接口权限被拒绝"},
 	"quota_used":          {"The day's quota of an API is used up", "接口当日额度已用完"},
 	"held_full":           {"Too many messages are held", "暂存消息接近上限"},
+	"line_down":           {"A line to WeChat cannot be reached", "到微信的线路不可用"},
+	"no_line":             {"No line to WeChat can be reached", "所有到微信的线路均不可用"},
 	"wechat_trouble":      {"WeChat's API does not answer properly", "微信接口异常"},
 	"queue_depth":         {"Many records wait in a queue", "队列积压"},
 	"queue_age":           {"A queue's oldest record is old", "队列最早记录等待过久"},

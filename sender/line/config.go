@@ -83,12 +83,12 @@ func (c Config) validate() error {
 	if err := (wechat.Options{BaseURLs: []string{c.BaseURL}}).Validate(); err != nil {
 		return fmt.Errorf("base_url: %w", err)
 	}
-	_, err := c.proxy()
+	_, err := c.ProxyURL()
 	return err
 }
 
-// proxy reads the proxy's address; nil means that there is none.
-func (c Config) proxy() (*url.URL, error) {
+// ProxyURL reads the proxy's address; nil means that there is none.
+func (c Config) ProxyURL() (*url.URL, error) {
 	if c.Proxy == "" {
 		return nil, nil
 	}

@@ -89,7 +89,7 @@ func New(lines []Config, h Health, d Deps) (*Fleet, error) {
 
 func newState(c Config, h Health, now time.Time) (*state, error) {
 	s := &state{Config: c, where: c.BaseURL, poke: make(chan struct{}, 1), health: health{hold: h.Hold, since: now}}
-	proxy, err := c.proxy()
+	proxy, err := c.ProxyURL()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func newState(c Config, h Health, now time.Time) (*state, error) {
 
 // open makes connections of its own to the line. fresh makes one for each request.
 func (s *state) open(h Health, fresh bool) (*wechat.Line, error) {
-	proxy, err := s.proxy()
+	proxy, err := s.ProxyURL()
 	if err != nil {
 		return nil, err
 	}
