@@ -22,6 +22,7 @@ type batchPush struct {
 	Push
 	IdempotencyKey string `json:"idempotency_key"`
 	ExpiresAt      string `json:"expires_at,omitempty"`
+	NotBefore      string `json:"not_before,omitempty"`
 }
 
 // PushBatch queues up to MaxBatch messages. The results are in the order of the
@@ -35,7 +36,7 @@ func (c *Client) PushBatch(ctx context.Context, pushes []Push) ([]BatchResult, e
 		if p.IdempotencyKey == "" {
 			p.IdempotencyKey = "auto-" + rand.Text()
 		}
-		all[i] = batchPush{Push: p, IdempotencyKey: p.IdempotencyKey, ExpiresAt: rfc3339(p.ExpiresAt)}
+		all[i] = batchPush{Push: p, IdempotencyKey: p.IdempotencyKey, ExpiresAt: rfc3339(p.ExpiresAt), NotBefore: rfc3339(p.NotBefore)}
 		out[i].IdempotencyKey = p.IdempotencyKey
 	}
 	body, err := json.Marshal(map[string]any{"pushes": all})

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -80,40 +79,6 @@ func New(base, key string, o Options) (*Client, error) {
 		c.http = &http.Client{Timeout: 10 * time.Second}
 	}
 	return c, nil
-}
-
-// Problem is a refusal by the API (RFC 9457).
-type Problem struct {
-	Status     int           `json:"status"`
-	Errcode    string        `json:"errcode"` // stable, for programs
-	Detail     string        `json:"detail"`  // what is wrong, for people
-	Do         string        `json:"do"`      // what to do about it
-	Field      string        `json:"field"`   // the field at fault, or ""
-	RetryAfter time.Duration `json:"-"`       // how long to wait, 0 if nothing was said
-}
-
-// Error says what is wrong and what to do.
-func (p *Problem) Error() string {
-	s := fmt.Sprintf("tidegate answers %d", p.Status)
-	if p.Errcode != "" {
-		s += " " + p.Errcode
-	}
-	if p.Field != "" {
-		s += " (" + p.Field + ")"
-	}
-	if p.Detail != "" {
-		s += ": " + p.Detail
-	}
-	if p.Do != "" {
-		s += " " + p.Do
-	}
-	return s
-}
-
-// Temporary reports whether the same request may succeed later.
-func (p *Problem) Temporary() bool {
-	return p.Status == http.StatusTooManyRequests || p.Status == http.StatusBadGateway ||
-		p.Status == http.StatusServiceUnavailable || p.Status == http.StatusGatewayTimeout
 }
 
 // call makes a request that may be repeated, until it is answered for good.
@@ -192,18 +157,4 @@ func (c *Client) once(ctx context.Context, method, target string, headers map[st
 		return fmt.Errorf("read answer: %w", err)
 	}
 	return nil
-}
-
-// problem reads a refusal; what stands between us and the gate may have
-// written something else.
-func problem(res *http.Response, body []byte) *Problem {
-	var p Problem
-	if json.Unmarshal(body, &p) != nil {
-		p = Problem{Detail: http.StatusText(res.StatusCode)}
-	}
-	p.Status = res.StatusCode
-	if n, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && n > 0 {
-		p.RetryAfter = time.Duration(n) * time.Second
-	}
-	return &p
 }
