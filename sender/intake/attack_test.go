@@ -29,6 +29,8 @@ func TestS26JSONIsReadStrictly(t *testing.T) {
 		"a key in other case": {with(`"OpenID":"oVICTIMaaaaaaaaaaaaaaaaaaaaaa"`), 400, "OpenID"},
 		"an escaped key":      {with(`"\u006fpenid":"oVICTIMaaaaaaaaaaaaaaaaaaaaaa"`), 400, "openid"},
 		"an unknown key":      {with(`"admin":true`), 400, "admin"},
+		"a key twice, deeper": {with(`"content":{"type":"text","text":"a","text":"b"}`), 400, "content.text"},
+		"other case, deeper":  {with(`"content":{"type":"text","Text":"a"}`), 400, "content.Text"},
 		"a key twice, inside": {strings.Replace(good, `"thing1":`, `"thing1":"x","thing1":`, 1), 400, "data.thing1"},
 		"depth 10,000":        {with(`"x":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000)), 400, ""},
 		"1e400":               {strings.Replace(good, `"shop"`, "1e400", 1), 400, "account"},
