@@ -1,6 +1,7 @@
 // Package figures makes the figures of the papers again, each from a run of this
 // code: Figures 6, 7 and 8 of paper 000 (the guard before a slow system) and
-// Figures 7 and 8 of paper 003 (robots that take at a set speed).
+// Figures 7, 8 (robots that take at a set speed), 12 and 13 (a business system that
+// sends while WeChat is slow) of paper 003.
 //
 // Idea: a figure is a scene (a system that slows down when many call it, users,
 // pkg/guard or package robot between them, a real or an embedded engine), a few

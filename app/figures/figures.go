@@ -57,6 +57,8 @@ func all() []figure {
 		{"000/8", "000-figure-8", "Paper 000, Figure 8: users served within a time", classesFigure},
 		{"003/7", "003-figure-7", "Paper 003, Figure 7: a batch of twice the usual size", doubledFigure},
 		{"003/8", "003-figure-8", "Paper 003, Figure 8: response time against the size of the batch", batchesFigure},
+		{"003/12", "003-figure-12", "Paper 003, Figure 12: WeChat is slow, and so is whoever calls it", directFigure},
+		{"003/13", "003-figure-13", "Paper 003, Figure 13: WeChat is slow, and the call through the gate is not", gateFigure},
 	}
 }
 

@@ -68,6 +68,29 @@ func TestShapesOfTheRobot(t *testing.T) {
 	requireFiles(t, o.Dir, "003/7")
 }
 
+// A business system sends while WeChat is slow: without the gate its call is as slow,
+// with it no call waits, and nothing is lost either way.
+func TestShapesOfTheSender(t *testing.T) {
+	for _, name := range []string{"003/12", "003/13"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			claims, err := figures.Run(t.Context(), figures.Options{Only: []string{name}, Short: true, Dir: dir})
+			require.NoError(t, err)
+			asked := 0
+			for _, c := range claims {
+				t.Logf("%s: %s: %s", c.Figure, c.Promised, c.Measured)
+				if !c.Timed {
+					asked++
+					require.True(t, c.Holds, "%s: %s: measured %s", c.Figure, c.Promised, c.Measured)
+				}
+			}
+			require.Equal(t, 2, asked)
+			requireFiles(t, dir, name)
+		})
+	}
+}
+
 // requireFiles reads both files as their readers do.
 func requireFiles(t *testing.T, dir, name string) {
 	t.Helper()
