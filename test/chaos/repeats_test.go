@@ -4,10 +4,8 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -35,9 +33,10 @@ func repeats(t *testing.T, e *engines, n numbers) {
 
 func repeatsOnce(t *testing.T, e *engines, n numbers, wipe bool) {
 	sim := newSim(t, n.repeats.acts)
-	w := newWorld(t, e, shape{doors: 3, broker: e.brokerOf(n), extra: fmt.Sprintf("wechat: {base_urls: [%q]}", sim.URL())})
+	db, settings := databaseOf(t)
+	w := newWorld(t, e, shape{doors: 3, broker: e.brokerOf(n), extra: apis(sim, settings)})
 	w.role("robot", "robot0")
-	w.role("sender", "sender0", "sender.node=sender0", "api.addr="+herd.FreeAddr(t), "database.driver=sqlite", "database.dsn="+filepath.Join(w.h.Dir, "sender.db"))
+	w.role("sender", "sender0", "sender.node=sender0", "api.addr="+herd.FreeAddr(t))
 	users, err := sim.Followers(accounts[0].AppID, 0)
 	require.NoError(t, err)
 	openWindows(t, sim, users)
@@ -68,7 +67,7 @@ func repeatsOnce(t *testing.T, e *engines, n numbers, wipe bool) {
 	if wipe {
 		how = "Redis killed and wiped in the middle"
 	}
-	ci(t, "G4 %s: %d callbacks x %d deliveries to 3 doors within %s, %s: replies %d; twice in the log %d", w.brokerName(), n.repeats.acts, n.repeats.times, n.repeats.apart, how, shown, v.repeated)
+	ci(t, "G4 %s, %s: %d callbacks x %d deliveries to 3 doors within %s, %s: the users saw %d replies; twice in the log %d", w.brokerName(), db.Driver, n.repeats.acts, n.repeats.times, n.repeats.apart, how, shown, v.repeated)
 }
 
 // deliverEach makes all deliveries, half of the callbacks' at the same moment.
