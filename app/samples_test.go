@@ -30,6 +30,7 @@ var notInSamples = map[string]string{
 	"kafka.allow_insecure":                      "only where the network is private and plain",
 	"redis.allow_insecure":                      "only where the network is private and plain",
 	"alarms.webhooks[].ca_file":                 "only for a receiver with an authority of its own",
+	"receipts.report.webhook.ca_file":           "only for a receiver with an authority of its own",
 	"receipts.webhooks.ca_file":                 "only for receivers with an authority of their own",
 	"receipts.webhooks.apps[].prev_secret":      "only while the secret is being changed",
 	"database.synchronous":                      "SQLite only",
@@ -165,7 +166,7 @@ func TestSamplesStateTheDefaults(t *testing.T) {
 	require.Equal(t, d.Robot, robot.Robot)
 	require.Equal(t, d.Sender, sender.Sender)
 	require.Equal(t, d.WeChat, sender.WeChat)
-	receipts.Receipts.Report.Dir = ""
+	receipts.Receipts.Report.Dir, receipts.Receipts.Report.Webhook = "", d.Receipts.Report.Webhook
 	require.Equal(t, d.Receipts, receipts.Receipts)
 }
 

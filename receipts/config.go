@@ -43,7 +43,7 @@ type Config struct {
 // ReportConfig is the daily report of failures.
 type ReportConfig struct {
 	// Dir takes the files, on the node that makes the report; empty means no
-	// daily report.
+	// files.
 	Dir string `koanf:"dir"`
 	// Schedule is when, in cron's five fields; it covers the day before.
 	Schedule string `koanf:"schedule"`
@@ -55,6 +55,8 @@ type ReportConfig struct {
 	// behind the first time, which doubles up to an hour.
 	Attempts  int           `koanf:"attempts"`
 	RetryWait time.Duration `koanf:"retry_wait"`
+	// Webhook is sent the report as well, or instead of files.
+	Webhook ReportHook `koanf:"webhook"`
 }
 
 // ResendConfig bounds re-sends.
@@ -118,6 +120,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := schedule.ParseSpec(c.Report.Schedule, c.Report.Location); err != nil {
 		return bad("report."+fault.FieldOf(err), "%w", err)
+	}
+	if field, why := c.Report.Webhook.check(); field != "" {
+		return bad("report.webhook."+field, "%s", why)
 	}
 	switch r := c.Report; {
 	case r.CatchUp < 0 || r.CatchUp > 14*24*time.Hour:

@@ -2,12 +2,18 @@ package receipts_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,4 +140,48 @@ func TestDailyReportIsAJob(t *testing.T) {
 
 func TestWithoutADirectoryThereIsNoReport(t *testing.T) {
 	require.Empty(t, newWorld(t, sqldbtest.OpenSQLite(t)).room.Jobs())
+}
+
+// The report also goes to an address, signed, and is tried again until it is taken.
+func TestTheReportIsSentToAnAddress(t *testing.T) {
+	type got struct {
+		id, signature string
+		body          []byte
+	}
+	var mu sync.Mutex
+	var all []got
+	answer := http.StatusServiceUnavailable
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			all = append(all, got{r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp") + " " + r.Header.Get("Webhook-Signature"), body})
+		}
+		w.WriteHeader(answer)
+	}))
+	t.Cleanup(s.Close)
+	key := []byte("0123456789abcdef0123456789abcdef")
+	w := newWorld(t, sqldbtest.OpenSQLite(t), func(c *receipts.Config) {
+		c.Report.Webhook = receipts.ReportHook{URL: s.URL + "/failures", Secret: "whsec_" + base64.StdEncoding.EncodeToString(key), Allow: []string{"127.0.0.1"}}
+	})
+	w.failed()
+	require.Len(t, w.room.Jobs(), 1, "an address is enough for a report")
+	slot := w.clock.now().AddDate(0, 0, 1)
+	err := w.room.ReportBefore(t.Context(), slot)
+	require.ErrorContains(t, err, "503")
+	require.NotContains(t, err.Error(), "/failures", "an address may be a secret")
+	mu.Lock()
+	answer = http.StatusNoContent
+	mu.Unlock()
+	require.NoError(t, w.room.ReportBefore(t.Context(), slot))
+	require.Len(t, all, 2)
+	require.Equal(t, all[0].id, all[1].id, "the receiver takes one day once")
+	stamp, signature, _ := strings.Cut(all[1].signature, " ")
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(all[1].id + "." + stamp + "."))
+	m.Write(all[1].body)
+	require.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(m.Sum(nil)), signature)
+	require.Contains(t, string(all[1].body), `"errcode":40037`)
+	require.NotContains(t, string(all[1].body), openID(0))
 }
