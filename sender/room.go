@@ -87,6 +87,7 @@ type Sender struct {
 	joint   *ratelimit.Joint // caps of templates, apps and users; nil without Redis
 	held    *hold.Store
 	tokens  *token.Keeper
+	given   http.Handler // tokens for other systems
 	intake  *intake.Intake
 	shelves *catalogue.Catalogue
 
@@ -144,6 +145,11 @@ func New(ctx context.Context, cfg Config, d Deps) (*Sender, error) {
 	if s.tokens, err = token.New(caller{d.WeChat}, shared, token.Options{Judge: token.JudgeWeChat, Now: d.Now, Told: s.tokenTold}, log, d.Reg); err != nil {
 		return nil, err
 	}
+	given, err := newTokensAPI(s.tokens, log, d.Reg, d.Now)
+	if err != nil {
+		return nil, fmt.Errorf("new sender: %w", err)
+	}
+	s.given = d.Keys.Authorize(api.TokensRead, given)
 	s.intake, err = s.newIntake(ctx, d, log)
 	return s, err
 }
@@ -166,6 +172,8 @@ func (s *Sender) Handler() http.Handler {
 	m.Handle("/v1/pushes:batch", api.OnlyMethods(http.MethodPost))
 	m.Handle("GET /v1/openapi.json", openapi.Handler())
 	m.Handle("/v1/openapi.json", api.OnlyMethods(http.MethodGet))
+	m.Handle("GET /v1/accounts/{id}/token", s.given)
+	m.Handle("/v1/accounts/{id}/token", api.OnlyMethods(http.MethodGet))
 	m.HandleFunc("/", api.NotFound)
 	return m
 }

@@ -21,6 +21,7 @@ const (
 	BindingsRead   = "bindings:read"  // which business user a follower is
 	BindingsWrite  = "bindings:write" // bind and unbind
 	DataErase      = "data:erase"     // erase what is kept of a follower
+	TokensRead     = "tokens:read"    // get accounts' access tokens, to call WeChat itself
 	OpsRead        = "ops:read"
 	OpsWrite       = "ops:write"
 )
@@ -30,7 +31,7 @@ const AllAccounts = "*"
 
 // Scopes lists every scope that a key may have.
 func Scopes() []string {
-	return []string{PushesWrite, MessagesRead, MessagesResend, ReportsRead, AllApps, BindingsRead, BindingsWrite, DataErase, OpsRead, OpsWrite}
+	return []string{PushesWrite, MessagesRead, MessagesResend, ReportsRead, AllApps, BindingsRead, BindingsWrite, DataErase, TokensRead, OpsRead, OpsWrite}
 }
 
 // DefaultScopes is what a business system needs: push, and look after its own.

@@ -8,8 +8,9 @@ import (
 )
 
 // reason says why a token is asked for. ahead means: the current one still
-// serves, but its end is near.
-type reason struct{ ahead bool }
+// serves, but its end is near. common means that it must be the one that all nodes
+// have, so that memory alone is no answer.
+type reason struct{ ahead, common bool }
 
 // holder is one account's token in memory.
 type holder struct {
@@ -44,7 +45,8 @@ const (
 func newHolder(a Account) *holder { return &holder{account: a, turn: make(chan struct{}, 1)} }
 
 // usable gives the current token unless it is over, rejected, or (for a
-// renewal ahead) close to its end.
+// renewal ahead) close to its end. Where the nodes' common one is asked for, memory
+// does not count.
 func (h *holder) usable(now time.Time, why reason, ahead ...time.Duration) (Token, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +54,7 @@ func (h *holder) usable(now time.Time, why reason, ahead ...time.Duration) (Toke
 	if why.ahead && len(ahead) > 0 {
 		need = ahead[0]
 	}
-	return h.current, h.good(h.current, now, need)
+	return h.current, !why.common && h.good(h.current, now, need)
 }
 
 // good is called with mu held.
