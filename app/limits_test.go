@@ -29,6 +29,7 @@ type desk struct {
 	t     *testing.T
 	cfg   Config
 	panel *control.Panel
+	held  *holds
 	url   string
 	keys  map[string]string // by name
 	stop  func()
@@ -67,7 +68,7 @@ func newDesk(t *testing.T, name string, change func(*Config)) *desk {
 	require.NoError(t, err)
 	p.register(ops)
 	server := httptest.NewServer(ops)
-	d.panel, d.url = live.Panel, server.URL
+	d.panel, d.url, d.held = live.Panel, server.URL, live.held
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- live.Run(ctx) }()
@@ -155,8 +156,8 @@ func TestLimitsAreSetShownResetAndLogged(t *testing.T) {
 	})
 	require.NoError(t, err)
 	lines := strings.Split(out, "\n")
-	require.Regexp(t, `^2 .* anna +robot.account.card +20/s, burst 20, 64 at once +the file's +- +well again`, lines[1])
-	require.Regexp(t, `^1 .* anna +robot.account.card +the file's +20/s, burst 20, 64 at once +\d{4}.* +the core is slow`, lines[2])
+	require.Regexp(t, `^2 .* anna +limit +robot.account.card +20/s, burst 20, 64 at once +the file's +- +well again`, lines[1])
+	require.Regexp(t, `^1 .* anna +limit +robot.account.card +the file's +20/s, burst 20, 64 at once +\d{4}.* +the core is slow`, lines[2])
 	require.Contains(t, out, "the audit is whole: 2 entries")
 
 	b.stop()
