@@ -42,6 +42,7 @@ type setup struct {
 	publisher sender.Publisher
 	now       func() time.Time
 	alarms    *alarm.Board
+	wechat    sender.WeChat // nil: the simulator, directly
 	knobs     *control.Knobs
 	credits   *credit.Ledger
 	steered   bool // it follows operators' orders
@@ -111,6 +112,9 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 		return nil, nil, nil, err
 	}
 	stack = append(stack, func() error { wx.CloseIdle(); return nil })
+	if s.wechat == nil {
+		s.wechat = wx
+	}
 	if err := api.Migrate(ctx, db); err != nil {
 		return nil, nil, nil, err
 	}
@@ -123,7 +127,7 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 		orders = r.panel.Orders()
 	}
 	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
-		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: wx, Keys: api.NewKeys(r.keys),
+		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: s.wechat, Keys: api.NewKeys(r.keys),
 		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs, Credits: s.credits, Orders: orders,
 	})
 	if err != nil {
