@@ -164,6 +164,8 @@ func TestSamplesStateTheDefaults(t *testing.T) {
 	robot.Robot.Binding.Backend, robot.Robot.Binding.Key, robot.Robot.History.Keep, robot.Robot.History.Key = "", "", 0, ""
 	d.Robot.Group, d.Receipts.Group = "tidegate.robot", "tidegate.receipts" // as LoadConfig names them
 	require.Equal(t, d.Robot, robot.Robot)
+	limits := &sender.Sender.Intake.Limits // nobody is limited where the file does not say so
+	limits.Developer, limits.App, limits.User, limits.Apps, sender.Sender.Intake.CallbackAllow = nil, nil, nil, nil, nil
 	require.Equal(t, d.Sender, sender.Sender)
 	require.Equal(t, d.WeChat, sender.WeChat)
 	receipts.Receipts.Report.Dir, receipts.Receipts.Report.Webhook = "", d.Receipts.Report.Webhook

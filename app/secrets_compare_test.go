@@ -32,6 +32,7 @@ var notSecret = map[string]string{
 	"sender/outcome.go:decide":                 "a class of outcomes",
 	"sender/road.go:learn":                     "a class of outcomes",
 	"sender/intake/batch.go:nameAll":           "the digest of a push, of the same caller",
+	"sender/intake/templates.go:before":        "the hash of a body that the caller himself has sent",
 	"sender/intake/keys_batch.go:rememberAll":  "the order of digests",
 	"sender/intake/keys_batch.go:publishedAll": "the order of digests",
 	"sender/intake/intake.go:acceptKeyed":      "the hash of a body that the caller himself has sent",
