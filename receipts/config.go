@@ -65,9 +65,13 @@ type ResendConfig struct {
 	Max int `koanf:"max"`
 	// ConfirmWithin is how long a counted selection may be confirmed.
 	ConfirmWithin time.Duration `koanf:"confirm_within"`
-	// Timeout bounds the execution within one request; what is left goes on
-	// when the same confirmation is sent again.
+	// Timeout is how long a request waits for the end of its re-send, which goes on
+	// behind it.
 	Timeout time.Duration `koanf:"timeout"`
+	// Rate is how many are sent a second where a request does not say; MaxRate is
+	// the most that it may say.
+	Rate    int `koanf:"rate"`
+	MaxRate int `koanf:"max_rate"`
 }
 
 // DefaultConfig keeps everything for 90 days, and callbacks for 30.
@@ -78,7 +82,7 @@ func DefaultConfig() Config {
 		Retention: 90 * 24 * time.Hour, CallbackRetention: 30 * 24 * time.Hour, HousekeepingEvery: 10 * time.Second, Webhooks: webhook.DefaultConfig(),
 		RepeatAlarm: defaultRepeatAlarm(), Bands: defaultBands(),
 		Report: ReportConfig{Schedule: "30 6 * * *", Location: "Asia/Shanghai", CatchUp: 72 * time.Hour, Attempts: 5, RetryWait: time.Minute},
-		Resend: ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second},
+		Resend: ResendConfig{Max: 10_000, ConfirmWithin: 10 * time.Minute, Timeout: 20 * time.Second, Rate: 200, MaxRate: 5000},
 	}
 }
 
@@ -106,6 +110,10 @@ func (c Config) Validate() error {
 		return bad("resend.max", "%d: use 1 to 1000000", c.Resend.Max)
 	case c.Resend.ConfirmWithin < time.Minute || c.Resend.ConfirmWithin > 24*time.Hour:
 		return bad("resend.confirm_within", "%s: use 1m to 24h", c.Resend.ConfirmWithin)
+	case c.Resend.Rate < 1 || c.Resend.Rate > c.Resend.MaxRate:
+		return bad("resend.rate", "%d: use 1 to resend.max_rate", c.Resend.Rate)
+	case c.Resend.MaxRate > 100_000:
+		return bad("resend.max_rate", "%d: use at most 100000", c.Resend.MaxRate)
 	case c.Resend.Timeout < time.Second || c.Resend.Timeout > 10*time.Minute:
 		return bad("resend.timeout", "%s: use 1s to 10m, and less than the listener's write_timeout", c.Resend.Timeout)
 	}

@@ -28,6 +28,9 @@ func (r *Room) routes() http.Handler {
 	add(http.MethodGet, "/v1/messages", api.MessagesRead, r.list)
 	add(http.MethodGet, "/v1/messages/{id}", api.MessagesRead, r.get)
 	add(http.MethodPost, "/v1/messages:resend", api.MessagesResend, r.resend)
+	add(http.MethodGet, "/v1/resends", api.MessagesResend, r.apiResends)
+	add(http.MethodGet, "/v1/resends/{request}", api.MessagesResend, r.apiResend)
+	add(http.MethodPost, "/v1/resends/{request}/cancel", api.MessagesResend, r.apiCancel)
 	add(http.MethodGet, "/v1/reports/failures", api.ReportsRead, r.failures)
 	m.HandleFunc("/", api.NotFound)
 	return m

@@ -1,6 +1,7 @@
 package receipts
 
 import (
+	"maps"
 	"net/http"
 	"time"
 
@@ -62,11 +63,13 @@ type repeatedView struct {
 
 // Ops is the room's share of the operations listener, by pattern.
 func (r *Room) Ops() map[string]http.Handler {
-	return map[string]http.Handler{
+	ops := map[string]http.Handler{
 		"GET /ops/v1/repeats":    http.HandlerFunc(r.serveRepeats),
 		"GET /ops/v1/trace/{id}": http.HandlerFunc(r.serveTrace),
 		"GET /ops/v1/webhooks":   r.webhookView(),
 	}
+	maps.Copy(ops, r.opsResends())
+	return ops
 }
 
 func (r *Room) serveRepeats(w http.ResponseWriter, req *http.Request) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"tidegate/pkg/api"
 	"tidegate/pkg/fault"
 	"tidegate/pkg/idgen"
@@ -21,16 +19,19 @@ const (
 	resendIDs      = 200
 	confirmPurpose = "confirmation of a re-send"
 	resendOp       = "re-send messages"
-	// resendMargin is how much longer than one request a claim lives: no request
-	// outlives its claim, and a re-send whose node died can soon be taken up.
-	resendMargin = time.Minute
 )
 
 // resendRequest is the body of POST /v1/messages:resend: a selection to be
 // counted, or the confirmation of one.
 type resendRequest struct {
 	Selection *selection `json:"selection"`
-	Confirm   string     `json:"confirm"`
+	// DryRun, beside a selection, tells what would be sent and what not, and why.
+	DryRun  bool   `json:"dry_run"`
+	Confirm string `json:"confirm"`
+	// Rate, beside a confirmation, is how many are sent a second.
+	Rate int `json:"rate"`
+	// Reason, beside a confirmation, is kept in the audit.
+	Reason string `json:"reason"`
 }
 
 // selection names the pushes to send again; everything given must hold.
@@ -41,12 +42,15 @@ type selection struct {
 	OpenID     string   `json:"openid"`
 	Reference  string   `json:"reference"`
 	TemplateID string   `json:"template_id"`
+	Lane       string   `json:"lane"`
 	States     []string `json:"states"` // required: it says what went wrong
 	ErrCode    int      `json:"errcode"`
 	From       string   `json:"from"`
 	To         string   `json:"to"`
 	// Again includes messages that were re-sent before.
 	Again bool `json:"again"`
+	// Limit is the most that are sent, the newest first; 0 is all.
+	Limit int `json:"limit"`
 }
 
 // confirmation is what a counted selection is bound to.
@@ -55,6 +59,9 @@ type confirmation struct {
 	App     string       `json:"a"`
 	Filter  store.Filter `json:"f"`
 	Counted int          `json:"n"`
+	Capped  bool         `json:"c,omitempty"` // by the limit: there may be more
+	At      int64        `json:"t"`
+	Again   bool         `json:"g,omitempty"`
 }
 
 // resend answers both steps.
@@ -63,57 +70,124 @@ func (r *Room) resend(w http.ResponseWriter, req *http.Request, app api.App) err
 	if err := api.Decode(w, req, resendBody, &body); err != nil {
 		return err
 	}
-	switch {
-	case (body.Selection == nil) == (body.Confirm == ""):
-		return fault.New(fault.Invalid, resendOp, "send either a selection, to count it, or the confirm of one").WithField("selection")
-	case body.Confirm != "":
-		return r.execute(w, req, app, body.Confirm)
+	if body.Confirm == "" {
+		out, err := r.resendCount(req.Context(), app, body)
+		if err == nil {
+			api.WriteJSON(w, http.StatusOK, out)
+		}
+		return err
 	}
-	return r.count(w, req, app, *body.Selection)
+	out, err := r.resendConfirm(req.Context(), app, body, app.Name+":"+app.KeyID)
+	if err == nil {
+		api.WriteJSON(w, http.StatusAccepted, out)
+	}
+	return err
 }
 
-// count is the first step: nothing is sent, and the answer says how many
-// messages the confirmation will send.
-func (r *Room) count(w http.ResponseWriter, req *http.Request, app api.App, s selection) error {
+// check refuses a body that is neither step.
+func (b resendRequest) check() error {
+	bad := func(field, text string) error { return fault.New(fault.Invalid, resendOp, "%s", text).WithField(field) }
+	switch {
+	case (b.Selection == nil) == (b.Confirm == ""):
+		return bad("selection", "send either a selection, to count it, or the confirm of one")
+	case b.Confirm == "" && b.Rate != 0:
+		return bad("rate", "it belongs beside confirm")
+	case b.Confirm != "" && b.DryRun:
+		return bad("dry_run", "it belongs beside a selection")
+	}
+	return nil
+}
+
+// Counted is the answer to a selection.
+type Counted struct {
+	Count   int    `json:"count"`
+	Confirm string `json:"confirm,omitempty"`
+	Until   string `json:"confirm_until,omitempty"`
+	// WouldSend and WouldSkip are there after a dry run.
+	WouldSend *int           `json:"would_send,omitempty"`
+	WouldSkip map[string]int `json:"would_skip,omitempty"`
+}
+
+// resendCount is the first step: nothing is sent, and the answer says how many
+// messages the confirmation will send at most.
+func (r *Room) resendCount(ctx context.Context, app api.App, body resendRequest) (*Counted, error) {
+	if err := body.check(); err != nil {
+		return nil, err
+	}
+	s := *body.Selection
 	f, err := s.filter(r.d.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := visible(&f, app, s.Account); err != nil {
-		return err
+		return nil, err
 	}
-	ctx, cancel := bounded(req.Context())
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Resend.Timeout)
 	defer cancel()
-	n, err := r.store.Count(ctx, f, r.cfg.Resend.Max+1)
+	most := r.cfg.Resend.Max
+	if s.Limit > 0 && s.Limit <= most {
+		most = s.Limit
+	}
+	n, err := r.store.Count(ctx, f, most+1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if n > r.cfg.Resend.Max {
-		return fault.New(fault.Invalid, resendOp, "more than %d messages are selected: narrow the selection, for instance by time", r.cfg.Resend.Max).WithField("selection")
+	capped := n > most && s.Limit > 0 && s.Limit <= r.cfg.Resend.Max
+	if n > most && !capped {
+		return nil, fault.New(fault.Invalid, resendOp, "more than %d messages are selected: narrow the selection, for instance by time, or give it a limit", most).WithField("selection")
 	}
-	out := struct {
-		Count   int    `json:"count"`
-		Confirm string `json:"confirm,omitempty"`
-		Until   string `json:"confirm_until,omitempty"`
-	}{Count: n}
-	if n > 0 {
-		c := confirmation{Request: rand.Text(), App: app.Name, Filter: f, Counted: n}
-		if out.Confirm, err = r.sealer.Seal(confirmPurpose, c, r.cfg.Resend.ConfirmWithin); err != nil {
+	n = min(n, most)
+	out := &Counted{Count: n}
+	if body.DryRun {
+		if err := r.dryRun(ctx, f, n, out); err != nil {
+			return nil, err
+		}
+	}
+	if n == 0 {
+		return out, nil
+	}
+	now := r.d.Now()
+	c := confirmation{Request: rand.Text(), App: app.Name, Filter: f, Counted: n, Capped: capped, At: now.UnixMilli(), Again: s.Again}
+	out.Confirm, err = r.sealer.Seal(confirmPurpose, c, r.cfg.Resend.ConfirmWithin)
+	out.Until = clock(now.Add(r.cfg.Resend.ConfirmWithin).UnixMilli())
+	return out, err
+}
+
+// dryRun looks at every message as the re-send would, and marks nothing.
+func (r *Room) dryRun(ctx context.Context, f store.Filter, n int, out *Counted) error {
+	j, would := &store.ResendJob{Request: "dry run", Skipped: map[string]int{}}, 0
+	for n > 0 {
+		ms, err := r.store.List(ctx, f, j.Mark, min(n, resendPage))
+		if err != nil {
 			return err
 		}
-		out.Until = clock(r.d.Now().Add(r.cfg.Resend.ConfirmWithin).UnixMilli())
+		if len(ms) == 0 {
+			break
+		}
+		marks, err := r.resendMarks(ctx, j, ms)
+		if err != nil {
+			return err
+		}
+		mark := ms[len(ms)-1].Mark()
+		j.Mark, would, n = &mark, would+len(marks), n-len(ms)
 	}
-	api.WriteJSON(w, http.StatusOK, out)
+	out.WouldSend, out.WouldSkip = &would, j.Skipped
 	return nil
 }
 
 // filter checks a selection. The end of its time is fixed now: what fails
 // later was not counted.
 func (s selection) filter(now time.Time) (store.Filter, error) {
-	f := store.Filter{IDs: s.IDs, App: s.App, OpenID: s.OpenID, Reference: s.Reference, Template: s.TemplateID, ErrCode: s.ErrCode,
+	f := store.Filter{IDs: s.IDs, App: s.App, OpenID: s.OpenID, Reference: s.Reference, Template: s.TemplateID, Lane: s.Lane, ErrCode: s.ErrCode,
 		Kinds: []wire.Kind{wire.KindPush}, NotResent: !s.Again}
 	if len(s.IDs) > resendIDs {
 		return f, fault.New(fault.Invalid, resendOp, "%d ids: at most %d are taken at once", len(s.IDs), resendIDs).WithField("selection.ids")
+	}
+	if s.Limit < 0 {
+		return f, fault.New(fault.Invalid, resendOp, "%d: use 1 or more, or leave it out", s.Limit).WithField("selection.limit")
+	}
+	if s.Lane != "" && s.Lane != wire.LaneRealtime && s.Lane != wire.LaneBulk {
+		return f, fault.New(fault.Invalid, resendOp, "%.40q: use realtime or bulk", s.Lane).WithField("selection.lane")
 	}
 	for _, id := range s.IDs {
 		if _, err := idgen.Parse(id); err != nil {
@@ -143,42 +217,6 @@ func (s selection) filter(now time.Time) (store.Filter, error) {
 	return f, nil
 }
 
-// execute is the second step. The same confirmation may be sent any number of
-// times: it sends each message once, and goes on where an earlier request was
-// cut off.
-func (r *Room) execute(w http.ResponseWriter, req *http.Request, app api.App, text string) error {
-	var c confirmation
-	if err := r.sealer.Open(confirmPurpose, text, &c); err != nil {
-		return withField(err, "confirm")
-	}
-	if c.App != app.Name {
-		return fault.New(fault.Denied, resendOp, "the confirmation was given to another app").WithField("confirm")
-	}
-	if err := r.stillMay(app, c.Filter); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(req.Context(), r.cfg.Resend.Timeout)
-	defer cancel()
-	claim, err := r.store.BeginResend(ctx, store.Resend{Request: c.Request, App: app.Name, KeyID: app.KeyID, Filter: c.Filter, Counted: c.Counted},
-		r.cfg.Resend.Timeout+resendMargin)
-	if err != nil {
-		return err
-	}
-	done := resent{Request: c.Request, Counted: c.Counted, Sent: claim.Sent, Finished: claim.Finished}
-	if !claim.Finished {
-		if err := r.carryOut(ctx, c, claim, &done); err != nil {
-			return err
-		}
-		r.d.Log.Info("messages were re-sent", zap.String("app", app.Name), zap.String("key", app.KeyID),
-			zap.String("request", c.Request), zap.Int("sent", done.Sent), zap.Bool("finished", done.Finished))
-	}
-	if !done.Finished {
-		done.Do = "Send the same confirm again; it goes on where it stopped."
-	}
-	api.WriteJSON(w, http.StatusAccepted, done)
-	return nil
-}
-
 // stillMay checks the key again: it may have fewer rights than the one that
 // counted.
 func (r *Room) stillMay(app api.App, f store.Filter) error {
@@ -191,15 +229,4 @@ func (r *Room) stillMay(app api.App, f store.Filter) error {
 		return fault.New(fault.Denied, resendOp, "the key may see less than what was counted: count with it again")
 	}
 	return nil
-}
-
-// resent is the answer to a confirmation.
-type resent struct {
-	Request  string `json:"request"`
-	Counted  int    `json:"counted"`
-	Sent     int    `json:"sent"`
-	Skipped  int    `json:"skipped,omitempty"`
-	Why      string `json:"skipped_because,omitempty"`
-	Finished bool   `json:"finished"`
-	Do       string `json:"do,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,126 +15,201 @@ import (
 	"tidegate/receipts/store"
 )
 
-// resendPage is how many messages are published and marked at a time: as many
-// may go out a second time, under the same ids, if the node dies between the
-// two.
-const resendPage = 100
+const (
+	// resendPage is how many messages are marked and published at a time: as many
+	// may be published a second time, under the same ids, if the node dies between
+	// the two.
+	resendPage = 100
+	// resendLease is how long a node that died keeps a re-send from the others.
+	resendLease = 30 * time.Second
+	// resendPoll is how often a node looks for re-sends that others left.
+	resendPoll = time.Second
+	// resendRest is waited after a page that could not be published.
+	resendRest = time.Second
+)
 
-// carryOut sends the selection page by page while its time lasts. What was
-// published is marked before the next page, so that nothing goes out twice for
-// one confirmation. On an error the claim is given back.
-func (r *Room) carryOut(ctx context.Context, c confirmation, claim store.Resend, done *resent) error {
-	err := r.sendPages(ctx, c, claim, done)
-	// What is noted from here on is true also when the client has gone away.
-	note, cancel := bounded(context.WithoutCancel(ctx))
+// Why a message is not sent again; the words are in answers and a metric.
+const (
+	skipBlocked = "blocked"
+	skipAccount = "account_gone"
+	skipContent = "no_content"
+)
+
+// runResends works confirmed re-sends off until ctx ends: a page of each in
+// turn, at its rate, whoever asked for it and on whichever node.
+func (r *Room) runResends(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.resendWake:
+		case <-timer.C:
+		}
+		timer.Reset(r.resendStep(ctx))
+	}
+}
+
+// resendStep works one page and says how long to rest.
+func (r *Room) resendStep(ctx context.Context) time.Duration {
+	j, err := r.store.ClaimResend(ctx, resendLease)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.d.Log.Warn("re-sends cannot be looked for; it is tried again", zap.Error(err))
+		}
+		return resendPoll
+	}
+	if j == nil {
+		return resendPoll
+	}
+	// A page is brought to its end also while the room stops.
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
+	if err := r.resendPage(work, j); err != nil && !errors.Is(err, store.ErrLost) {
+		r.d.Log.Warn("a page of a re-send did not go; it is tried again", zap.String("request", j.Request), zap.Error(err))
+		j.NextAt = r.d.Now().Add(resendRest).UnixMilli()
+		if err := r.store.DropResend(work, j); err != nil {
+			r.d.Log.Warn("the claim of a re-send could not be given back; it lapses by itself", zap.String("request", j.Request), zap.Error(err))
+		}
+		return resendRest
+	}
+	if j.State != store.ResendRunning {
+		return 0
+	}
+	return max(0, min(resendPoll, time.UnixMilli(j.NextAt).Sub(r.d.Now())))
+}
+
+// resendPage marks a page and publishes it. What a node left under way goes
+// first, under the ids that it has.
+func (r *Room) resendPage(ctx context.Context, j *store.ResendJob) error {
+	if len(j.Flight) > 0 {
+		return r.publishFlight(ctx, j)
+	}
+	left := j.Counted - j.Sent
+	for left > 0 {
+		ms, err := r.store.List(ctx, j.Filter, j.Mark, min(left, resendPage, max(1, j.Rate/4)))
+		if err != nil {
+			return err
+		}
+		if len(ms) == 0 {
+			break
+		}
+		marks, err := r.resendMarks(ctx, j, ms)
+		if err != nil {
+			return err
+		}
+		behind := ms[len(ms)-1].Mark()
+		if err := r.store.TakeFlight(ctx, j, marks, &behind); err != nil {
+			return err
+		}
+		if len(j.Flight) > 0 {
+			return r.publishFlight(ctx, j)
+		}
+	}
+	err := r.store.FinishResend(ctx, j)
+	j.State = store.ResendFinished
 	if err == nil {
-		done.Finished = true
-		return r.store.EndResend(note, c.Request)
-	}
-	if derr := r.store.DropResend(note, c.Request); derr != nil {
-		r.d.Log.Warn("the claim of a re-send could not be given back; it lapses by itself", zap.String("request", c.Request), zap.Error(derr))
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && done.Sent > claim.Sent {
-		return nil // cut off after a part: the answer says so
+		r.d.Log.Info("a re-send has ended", zap.String("request", j.Request), zap.Int("sent", j.Sent), zap.Any("skipped", j.Skipped))
 	}
 	return err
 }
 
-func (r *Room) sendPages(ctx context.Context, c confirmation, claim store.Resend, done *resent) error {
-	if claim.Sent == 0 {
-		n, err := r.store.Count(ctx, c.Filter, c.Counted+1)
-		if err != nil {
-			return err
-		}
-		if n > c.Counted {
-			return fault.New(fault.Conflict, resendOp, "more messages are selected now than the %d that were counted: count again", c.Counted)
-		}
+// resendMarks names the messages of a page that can go, and counts the others.
+func (r *Room) resendMarks(ctx context.Context, j *store.ResendJob, ms []*store.Message) ([]store.ResendMark, error) {
+	refuses, err := r.store.Refusers(ctx, ms)
+	if err != nil {
+		return nil, err
 	}
-	var after *store.Mark
-	for {
-		ms, err := r.store.List(ctx, c.Filter, after, resendPage)
-		if err != nil || len(ms) == 0 {
-			return err
-		}
-		records, marks, err := r.letters(ctx, c.Request, ms, done)
-		if err != nil {
-			return err
-		}
-		if len(records) > 0 {
-			if err := r.d.Publisher.PublishAll(ctx, records); err != nil {
-				return err
-			}
-			if err := r.store.Resent(ctx, c.Request, marks); err != nil {
-				return err
-			}
-		}
-		done.Sent += len(marks)
-		r.met.resent.Add(float64(len(marks)))
-		mark := ms[len(ms)-1].Mark()
-		after = &mark
+	if j.Skipped == nil {
+		j.Skipped = map[string]int{}
 	}
-}
-
-// letters makes the new letters of a page. Messages that cannot be sent again
-// are counted with the reason of the last one.
-func (r *Room) letters(ctx context.Context, request string, ms []*store.Message, done *resent) ([]kafka.Record, []store.ResentMark, error) {
-	var records []kafka.Record
-	var marks []store.ResentMark
+	var marks []store.ResendMark
 	for _, m := range ms {
-		rec, id, err := r.again(ctx, request, m)
-		if err != nil {
-			if fault.KindOf(err) != fault.Final {
-				return nil, nil, err
-			}
-			done.Skipped++
-			done.Why = err.Error()
+		if refuses[m] {
+			j.Skipped[skipBlocked]++
 			continue
 		}
-		if m.ResentAs == id {
-			continue // by this very confirmation, before it was cut off
+		_, id, why, err := r.again(ctx, j.Request, m)
+		switch {
+		case err != nil:
+			return nil, err
+		case why != "":
+			j.Skipped[why]++
+		case m.ResentAs != id:
+			marks = append(marks, store.ResendMark{OldID: m.ID, Variant: m.Variant, NewID: id, Seen: m.ResentAs})
 		}
-		records = append(records, rec)
-		marks = append(marks, store.ResentMark{OldID: m.ID, Variant: m.Variant, NewID: id})
 	}
-	return records, marks, nil
+	return marks, nil
+}
+
+// publishFlight publishes what is marked and notes it.
+func (r *Room) publishFlight(ctx context.Context, j *store.ResendJob) error {
+	var records []kafka.Record
+	for _, f := range j.Flight {
+		ms, err := r.store.Get(ctx, f.OldID)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+		for _, m := range ms {
+			if m.Variant != f.Variant {
+				continue
+			}
+			rec, _, why, err := r.again(ctx, j.Request, m)
+			if err != nil {
+				return err
+			}
+			if why == "" {
+				records = append(records, rec)
+			}
+		}
+	}
+	if len(records) > 0 {
+		if err := r.d.Publisher.PublishAll(ctx, records); err != nil {
+			return err
+		}
+	}
+	n := len(j.Flight)
+	now := r.d.Now().UnixMilli()
+	next := max(now, j.NextAt) + int64(n)*1000/int64(max(j.Rate, 1))
+	if err := r.store.EndFlight(ctx, j, next); err != nil {
+		return err
+	}
+	r.met.resent.Add(float64(n))
+	return nil
 }
 
 // again makes the letter of a re-send: the old content under a new id, which
-// depends on the old message and the confirmation alone. An error of kind
-// fault.Final says why this one cannot go.
-func (r *Room) again(ctx context.Context, request string, m *store.Message) (kafka.Record, string, error) {
-	skip := func(why string) (kafka.Record, string, error) {
-		return kafka.Record{}, "", &fault.Error{Kind: fault.Final, Err: errors.New(why)}
-	}
+// depends on the old message and the request alone. why says that this one
+// cannot go.
+func (r *Room) again(ctx context.Context, request string, m *store.Message) (rec kafka.Record, id, why string, err error) {
 	if !r.hasAccount(m.Account) {
-		return skip("the account " + m.Account + " is not configured any more")
+		return rec, "", skipAccount, nil
 	}
 	text, err := r.store.Letter(ctx, m.ID, m.Variant)
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
-			return skip("the content of the push is not stored")
+			return rec, "", skipContent, nil
 		}
-		return kafka.Record{}, "", err
+		return rec, "", "", err
 	}
 	headers := []wire.Header{{Key: wire.HeaderKind, Value: []byte(wire.KindPush)}, {Key: wire.HeaderVersion, Value: fmt.Append(nil, wire.Version)}}
 	p, err := wire.Decode[wire.Push](text, headers)
 	if err != nil {
-		return skip("the content of the push cannot be read")
+		return rec, "", skipContent, nil //nolint:nilerr // such a letter stays as it is; it is counted
 	}
 	hash := idgen.HashOf("resend", m.ID, m.IdentityHash, request)
-	id, err := idgen.DeriveBeside(m.ID, hash)
-	if err != nil {
-		return skip("the old id cannot be read")
+	if id, err = idgen.DeriveBeside(m.ID, hash); err != nil {
+		return rec, "", skipContent, nil //nolint:nilerr // the same
 	}
 	now := r.d.Now().UnixMilli()
 	if p.ExpiresAt > 0 { // the same time to live, from now on
 		p.ExpiresAt = now + max(p.ExpiresAt-p.AcceptedAt, 1)
 	}
-	p.ID, p.IdentityHash, p.ResendOf, p.AcceptedAt = id, hash.String(), m.ID, now
+	p.ID, p.IdentityHash, p.ResendOf, p.AcceptedAt, p.NotBefore = id, hash.String(), m.ID, now, 0
 	key, value, hs, err := wire.Encode(p)
 	if err != nil {
-		return skip("the content of the push is too large")
+		return rec, "", skipContent, nil //nolint:nilerr // too large by now
 	}
-	return kafka.Record{Topic: r.d.Topics.Pushes(p.Account, p.Lane), Key: key, Value: value, Headers: hs}, id, nil
+	return kafka.Record{Topic: r.d.Topics.Pushes(p.Account, p.Lane), Key: key, Value: value, Headers: hs}, id, "", nil
 }

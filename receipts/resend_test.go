@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tidegate/pkg/fault"
-	"tidegate/pkg/kafka"
 	"tidegate/pkg/sqldb/sqldbtest"
 	"tidegate/pkg/wire"
 	"tidegate/receipts"
@@ -137,61 +135,6 @@ func TestDoubleClicksSendOnce(t *testing.T) {
 		require.Equal(w, "20", fmt.Sprint(got["sent"]))
 		w.settled(20, wire.Queued)
 		w.read(w.topics.Pushes("bank", wire.LaneRealtime), 40)
-	})
-}
-
-// Two clicks that counted each for themselves, as a console does whose button
-// counts and confirms: the second begins while the first is sending.
-func TestTwoCountsOfOneSelectionSendOnce(t *testing.T) {
-	each(t, func(w *world) {
-		w.dead(20)
-		first := w.counted("card", pick("states", []string{"dead"}), 20)
-		second := w.counted("card", pick("states", []string{"dead"}), 20)
-		meanwhile := 0
-		w.gate.shut(func([]kafka.Record) error {
-			if meanwhile == 0 {
-				meanwhile = -1
-				w.clock.step(w.cfg.Resend.Timeout) // as slow as it may be
-				meanwhile, _, _ = w.fetch("card", http.MethodPost, resendPath, map[string]any{"confirm": second})
-			}
-			return nil
-		})
-		code, got := w.confirm("card", first)
-		require.Equal(w, http.StatusAccepted, code, "%v", got)
-		require.Equal(w, "20", fmt.Sprint(got["sent"]))
-		require.Equal(w, http.StatusConflict, meanwhile)
-
-		code, got = w.confirm("card", second)
-		require.Equal(w, http.StatusAccepted, code, "%v", got)
-		require.Equal(w, "0", fmt.Sprint(got["sent"]))
-		w.settled(20, wire.Queued)
-		w.read(w.topics.Pushes("bank", wire.LaneRealtime), 40)
-	}, func(c *receipts.Config) { c.Resend.Timeout = 5 * time.Minute })
-}
-
-// The queue refuses in the middle: the answer says so, and the same
-// confirmation goes on behind what was sent, with the same ids.
-func TestInterruptedResendGoesOn(t *testing.T) {
-	each(t, func(w *world) {
-		w.dead(130) // more than one page
-		text := w.counted("card", pick("states", []string{"dead"}), 130)
-		calls := 0
-		w.gate.shut(func([]kafka.Record) error {
-			if calls++; calls == 2 {
-				return fault.New(fault.Unavailable, "publish", "no broker")
-			}
-			return nil
-		})
-		code, got := w.confirm("card", text)
-		require.Equal(w, http.StatusServiceUnavailable, code, "%v", got)
-		require.Equal(w, 1, w.gate.count())
-		w.gate.shut(nil)
-		code, got = w.confirm("card", text)
-		require.Equal(w, http.StatusAccepted, code)
-		require.Equal(w, "130", fmt.Sprint(got["sent"]))
-		require.Equal(w, true, got["finished"])
-		w.settled(130, wire.Queued)
-		w.read(w.topics.Pushes("bank", wire.LaneRealtime), 260)
 	})
 }
 

@@ -52,6 +52,9 @@ type Room struct {
 	reports schedule.Spec
 	store   store.Store
 	hooks   *webhook.Hub
+	// resendWake tells that a re-send has just been confirmed here.
+	resendWake chan struct{}
+
 	sealer  *api.Sealer
 	met     *metrics
 	news    *kafka.Group // receipts and repeats
@@ -170,6 +173,7 @@ func (r *Room) Run(ctx context.Context) error {
 	g.Go(run.Func("queued letters", r.queued.Run))
 	g.Go(run.Func("housekeeping", r.keepHouse))
 	g.Go(r.hooks)
+	g.Go(run.Func("re-sends", r.runResends))
 	g.Go(run.Func("watch of repeats", r.watchRepeats))
 	g.Go(run.Func("watch of shares", r.watchBands))
 	return g.Wait()

@@ -3,6 +3,7 @@ package receipts
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"time"
 
@@ -23,8 +24,10 @@ const (
 	auditWebhook = "webhook"
 )
 
-// openWebhooks makes the outbox part of what the store writes.
+// openWebhooks makes the outbox part of what the store writes, and prepares
+// re-sends.
 func (r *Room) openWebhooks(ctx context.Context, s *store.SQL) (err error) {
+	r.resendWake = make(chan struct{}, 1)
 	r.hooks, err = webhook.New(ctx, r.cfg.Webhooks, webhook.Deps{DB: r.d.DB, Log: r.d.Log.Named("webhooks"), Registry: r.d.Registry, Alarms: r.d.Alarms, Now: r.d.Now})
 	if err == nil && len(r.cfg.Webhooks.Apps) > 0 {
 		s.OnChange(r.hooks.Changed)
@@ -63,6 +66,7 @@ func (r *Room) Steer() map[string]http.Handler {
 			return r.steerWebhook(w, req, "redeliver", r.redeliver)
 		}),
 	}
+	maps.Copy(out, r.steerResends())
 	return out
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"tidegate/pkg/alarm"
 	"tidegate/pkg/api"
+	"tidegate/pkg/control"
 	"tidegate/pkg/idgen"
 	"tidegate/pkg/kafka"
 	"tidegate/pkg/kafka/kafkamem"
@@ -70,6 +71,7 @@ func newWorld(t *testing.T, db *sqldb.DB, change ...func(*receipts.Config)) *wor
 		clock: &clock{}, alarms: &told{}, hasher: telemetry.NewHasher([]byte("key of the test")), keys: map[string]string{}, logs: logs, log: zap.New(core)}
 	w.startKafka()
 	require.NoError(t, api.Migrate(t.Context(), db))
+	require.NoError(t, control.Migrate(t.Context(), db))
 	w.book = api.NewBook(db, w.clock.now)
 	w.key("card", api.DefaultScopes(), "bank", "shop")
 	w.key("till", api.DefaultScopes(), "shop")
@@ -124,7 +126,7 @@ func (w *world) open() {
 	w.Helper()
 	var err error
 	w.room, err = receipts.New(w.Context(), w.cfg, receipts.Deps{Kafka: w.kafka, Publisher: w.gate, DB: w.db, Keys: api.NewKeys(w.book),
-		Topics: w.topics, Log: w.log, Registry: w.reg, Now: w.clock.now,
+		Topics: w.topics, Log: w.log, Registry: w.reg, Now: w.clock.now, Audit: control.NewStore(w.db, w.clock.now),
 		Alarms: alarm.NewBoard(w.log, nil, w.clock.now, w.alarms), Hasher: w.hasher})
 	require.NoError(w, err)
 	require.NoError(w, w.room.SetAccounts([]string{"bank", "shop"}))

@@ -18,6 +18,7 @@ type Filter struct {
 	Accounts   []string     `json:"accounts,omitempty"` // any of them
 	Reference  string       `json:"reference,omitempty"`
 	Template   string       `json:"template,omitempty"`
+	Lane       string       `json:"lane,omitempty"`
 	CallbackID string       `json:"callback_id,omitempty"`
 	ResendOf   string       `json:"resend_of,omitempty"`
 	States     []wire.State `json:"states,omitempty"` // any of them
@@ -87,6 +88,7 @@ func (f Filter) where() *where {
 		w.and("reference <> '' AND reference = @", f.Reference) // the words of the index
 	}
 	w.text1("template", f.Template)
+	w.text1("lane", f.Lane)
 	if f.CallbackID != "" {
 		w.and("callback_id <> '' AND callback_id = @", f.CallbackID)
 	}

@@ -44,10 +44,16 @@ type Keeper interface {
 
 // Resender remembers confirmed re-sends.
 type Resender interface {
-	BeginResend(ctx context.Context, r Resend, lease time.Duration) (Resend, error)
-	Resent(ctx context.Context, request string, marks []ResentMark) error
-	EndResend(ctx context.Context, request string) error
-	DropResend(ctx context.Context, request string) error
+	StartResend(ctx context.Context, j ResendJob) (ResendJob, error)
+	ResendOf(ctx context.Context, request string) (ResendJob, error)
+	Resends(ctx context.Context, app string, limit int) ([]ResendJob, error)
+	ClaimResend(ctx context.Context, lease time.Duration) (*ResendJob, error)
+	TakeFlight(ctx context.Context, j *ResendJob, marks []ResendMark, behind *Mark) error
+	EndFlight(ctx context.Context, j *ResendJob, nextAt int64) error
+	DropResend(ctx context.Context, j *ResendJob) error
+	FinishResend(ctx context.Context, j *ResendJob) error
+	CancelResend(ctx context.Context, request string) (bool, error)
+	Refusers(ctx context.Context, ms []*Message) (map[*Message]bool, error)
 }
 
 // Store is all of it; package storetest says what each part must do.

@@ -167,45 +167,55 @@ func letters(t *testing.T, b *bench) {
 
 func resends(t *testing.T, b *bench) {
 	ctx := context.Background()
-	b.apply(b.outcome(1, wire.Dead, 1), b.outcome(2, wire.Dead, 1))
-	r := store.Resend{Request: "req", App: "card", KeyID: "k", Filter: store.Filter{States: []wire.State{wire.Dead}}, Counted: 2}
-	got, err := b.BeginResend(ctx, r, time.Minute)
+	b.apply(b.outcome(1, wire.Dead, 1), b.outcome(2, wire.Dead, 1), b.outcome(3, wire.Dead, 1))
+	j := store.ResendJob{Request: "req", App: "card", By: "k", Filter: store.Filter{States: []wire.State{wire.Dead}}, Counted: 3, Rate: 10}
+	for range 2 { // a double click
+		got, err := b.StartResend(ctx, j)
+		require.NoError(t, err)
+		require.Equal(t, store.ResendRunning, got.State)
+	}
+	held, err := b.ClaimResend(ctx, time.Minute)
 	require.NoError(t, err)
-	require.False(t, got.Finished)
-	_, err = b.BeginResend(ctx, r, time.Minute)
-	require.Equal(t, fault.Conflict, fault.KindOf(err), "a double click")
-
-	require.NoError(t, b.Resent(ctx, "req", []store.ResentMark{{OldID: mustID(1), NewID: mustID(11)}}))
+	none, err := b.ClaimResend(ctx, time.Minute)
+	require.NoError(t, err)
+	require.Nil(t, none, "one node has it")
+	behind := &store.Mark{At: 5, ID: "x"}
+	require.NoError(t, b.TakeFlight(ctx, held, []store.ResendMark{{OldID: mustID(2), NewID: mustID(12)}, {OldID: mustID(1), NewID: mustID(11)}}, behind))
 	require.Equal(t, mustID(11), b.row(1).ResentAs)
-	left := b.all(store.Filter{NotResent: true}, 10)
-	require.Len(t, left, 1)
-	require.Equal(t, mustID(2), left[0].ID)
+	require.Len(t, b.all(store.Filter{NotResent: true}, 10), 1)
 
-	b.clock.Step(time.Minute) // the first caller died
-	got, err = b.BeginResend(ctx, r, time.Minute)
+	b.clock.Step(time.Minute) // the holder died
+	next, err := b.ClaimResend(ctx, time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, 1, got.Sent)
-	require.NoError(t, b.DropResend(ctx, "req"))
-	_, err = b.BeginResend(ctx, r, time.Minute)
-	require.NoError(t, err, "given back")
-	require.NoError(t, b.Resent(ctx, "req", []store.ResentMark{{OldID: mustID(2), NewID: mustID(12)}}))
-	require.NoError(t, b.EndResend(ctx, "req"))
-	got, err = b.BeginResend(ctx, r, time.Minute)
+	require.Len(t, next.Flight, 2, "what was under way is known")
+	require.Equal(t, behind, next.Mark)
+	require.ErrorIs(t, b.EndFlight(ctx, held, 0), store.ErrLost, "the dead one is not dead, and has no say")
+	require.NoError(t, b.EndFlight(ctx, next, b.clock.Now().UnixMilli()))
+	next, err = b.ClaimResend(ctx, time.Minute)
 	require.NoError(t, err)
-	require.True(t, got.Finished)
-	require.Equal(t, 2, got.Sent)
+	require.Equal(t, 2, next.Sent)
+	require.NoError(t, b.TakeFlight(ctx, next, []store.ResendMark{{OldID: mustID(1), NewID: mustID(21)}}, behind), "somebody was faster")
+	require.Empty(t, next.Flight)
+	require.Equal(t, map[string]int{"resent_already": 1}, next.Skipped)
+	require.Equal(t, mustID(11), b.row(1).ResentAs)
+	require.NoError(t, b.FinishResend(ctx, next))
+	done, err := b.ResendOf(ctx, "req")
+	require.NoError(t, err)
+	require.Equal(t, store.ResendFinished, done.State)
 
+	j.Request, j.Again, j.CountedAt = "again", true, done.BegunAt
+	_, err = b.StartResend(ctx, j)
+	require.Equal(t, fault.Conflict, fault.KindOf(err), "something was re-sent since it was counted")
+	j.CountedAt++
+	b.clock.Step(time.Second)
+	_, err = b.StartResend(ctx, j)
+	require.NoError(t, err)
+	stopped, err := b.CancelResend(ctx, "again")
+	require.NoError(t, err)
+	require.True(t, stopped)
+	none, err = b.ClaimResend(ctx, time.Minute)
+	require.NoError(t, err)
+	require.Nil(t, none)
 	b.apply(b.outcome(1, wire.Delivered, 5)) // news does not undo the mark
 	require.Equal(t, mustID(11), b.row(1).ResentAs)
-}
-
-func oddTexts(t *testing.T, b *bench) {
-	r := b.receipt(wire.Receipt{Source: wire.FromSender, MessageKind: wire.KindPush, ID: mustID(1), Account: "bank", State: wire.Dead,
-		Reason: "nul \x00 bad \xff tail" + string(make([]byte, 5000)), Detail: "'; DROP TABLE messages; --", ErrCode: 1 << 40, At: b.at(1)})
-	b.apply(r)
-	m := b.row(1)
-	require.Contains(t, m.Reason, "nul \uFFFD bad \uFFFD tail")
-	require.LessOrEqual(t, len(m.Reason), 500)
-	require.Equal(t, "'; DROP TABLE messages; --", m.Detail)
-	require.Zero(t, m.ErrCode)
 }
