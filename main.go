@@ -61,6 +61,8 @@ type cli struct {
 	Cancels  cancelsCmd  `cmd:"" help:"End messages that were accepted and not sent."`
 	Audit    auditCmd    `cmd:"" help:"Who changed what in the running deployment; check that the record is whole."`
 	Jobs     jobsCmd     `cmd:"" help:"What runs at fixed times, once in the cluster: list it, see what became of it, run it now."`
+	Resend   resendCmd   `cmd:"" help:"Send failed pushes again: count first, at a rate, each at most once per request."`
+	Webhooks webhooksCmd `cmd:"" help:"What apps are told of their messages: which endpoints take it, enable them, deliver again."`
 	Dead     deadCmd     `cmd:"" name:"deadletters" help:"Messages that nobody could work: list, show, and put them back."`
 	Erase    eraseCmd    `cmd:"" help:"Erase what robots keep of one follower. Says what it would do only, until --yes is given."`
 	Repeats  repeatsCmd  `cmd:"" help:"Which users pressed the same again too soon, and what."`

@@ -173,7 +173,7 @@ func roleOf(path string) string {
 	case "/ops/v1/limits", "/ops/v1/audit", "/ops/v1/pauses", "/ops/v1/cancels":
 		return "a sender or robot role"
 	}
-	if path == "/ops/v1/jobs" || strings.HasPrefix(path, "/ops/v1/jobs/") || strings.HasPrefix(path, "/ops/v1/trace/") {
+	if strings.HasPrefix(path, resendsPath) || strings.HasPrefix(path, "/ops/v1/webhooks") || path == "/ops/v1/jobs" || strings.HasPrefix(path, "/ops/v1/jobs/") || strings.HasPrefix(path, "/ops/v1/trace/") {
 		return "a receipts role"
 	}
 	return "a role that has it"
