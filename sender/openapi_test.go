@@ -148,7 +148,36 @@ func TestTheDescriptionIsWhatTheHandlersDo(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.JSONEq(t, string(openapi.Document()), answer)
 	busy(t, book, r, key, good)
+	tokens(t, w, r, c)
 	require.Empty(t, book.Unseen("sender"), "these are described and nothing brings them")
+}
+
+// tokens asks for access tokens in every way.
+func tokens(t *testing.T, w *world, r *room, c caller) {
+	accounts := []sender.Account{{Name: account, AppID: appID, Secret: secret}, {Name: "late", AppID: bankID, Secret: secret}, {Name: "wrong", AppID: bankID, Secret: "no-secret-of-it"}}
+	require.NoError(t, r.SetAccounts(accounts))
+	_, key, err := r.keys.Add(t.Context(), "legacy", []string{api.TokensRead}, []string{api.AllAccounts})
+	require.NoError(t, err)
+	_, other, err := r.keys.Add(t.Context(), "other", []string{api.PushesWrite}, []string{api.AllAccounts})
+	require.NoError(t, err)
+	get := func(want int, key, name string) {
+		t.Helper()
+		status, _, answer := c.send(key, http.MethodGet, "/v1/accounts/"+name+"/token", "")
+		require.Equal(t, want, status, answer)
+	}
+	get(200, key, account)
+	get(401, "", account)
+	get(403, other, account)
+	get(404, key, "nobody")
+	get(409, key, "wrong")
+	require.NoError(t, w.sim.SetFaults(wechatsim.Fault{Do: wechatsim.FaultErrcode, Errcode: -1, API: wechatsim.PathStableToken, Count: 1000}))
+	get(503, key, "late")
+	status, _, _ := c.send(key, http.MethodGet, "/v1/accounts/"+account+"/token?key=x", "")
+	require.Equal(t, 400, status)
+	for range 10 { // what it may ask at once
+		status, _, _ = c.send(key, http.MethodGet, "/v1/accounts/"+account+"/token", "")
+	}
+	require.Equal(t, 429, status)
 }
 
 // busy fills the one place for batches with a body that does not come.
