@@ -88,6 +88,9 @@ type HTTPServer struct {
 	srv   *http.Server
 	drain time.Duration
 	bye   *goodbye
+	front *front // nil: net/http takes every connection itself
+	// behind is where net/http finds what the front does not serve.
+	behind net.Listener
 }
 
 // NewHTTPServer opens the listener. HTTP/2 stays off: its floods (S34) buy
@@ -109,7 +112,7 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger, opt
 		return nil, fmt.Errorf("%s: listen on %s: %w (is another process using the port?)", name, c.Addr, err)
 	}
 	trusted, _ := c.Proxies() // Validate has read it
-	ln = newLimitListener(ln, c.MaxConnections, c.MaxConnectionsPerAddress, trusted, o.report)
+	ln = patientListener{newLimitListener(ln, c.MaxConnections, c.MaxConnectionsPerAddress, trusted, o.report)}
 	if c.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
@@ -133,13 +136,17 @@ func NewHTTPServer(name string, c HTTPConfig, h http.Handler, l *zap.Logger, opt
 		DisableGeneralOptionsHandler: true,
 	}
 	if o.strict {
-		ln = watchListener{Listener: ln, maxHeaders: maxHeaders, maxBytes: c.MaxHeaderBytes, report: o.report}
 		srv.Handler, srv.ConnContext = refuseFlawed(h), withWatched
 		srv.MaxHeaderBytes = max(c.MaxHeaderBytes-headerSlack, 1)
 	}
 	bye := newGoodbye()
 	srv.Handler, srv.ConnState = bye.over(srv.Handler), bye.track
-	return &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: srv, bye: bye}, nil
+	s := &HTTPServer{name: name, ln: ln, drain: c.DrainTimeout, srv: srv, bye: bye}
+	if o.strict {
+		s.front = newFront(c, bye.over(h), bye, srv.ErrorLog)
+		s.behind = watchListener{Listener: &handedListener{f: s.front, addr: ln.Addr()}, maxHeaders: maxHeaders, maxBytes: c.MaxHeaderBytes, report: o.report}
+	}
+	return s, nil
 }
 
 // headerSlack is what net/http adds to its MaxHeaderBytes for its own buffer.
@@ -189,7 +196,7 @@ func (s *HTTPServer) Addr() string { return s.ln.Addr().String() }
 // put away the ones they keep, and waits for the requests in flight.
 func (s *HTTPServer) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
-	go func() { failed <- s.srv.Serve(s.ln) }()
+	go func() { failed <- s.serve() }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve on %s: %w", s.Addr(), err)
@@ -202,10 +209,22 @@ func (s *HTTPServer) Run(ctx context.Context) error {
 		err = errors.Join(err, serveErr)
 	}
 	s.bye.say(stop, s.drain/2)
+	if s.front != nil {
+		err = errors.Join(err, s.front.stop(stop))
+	}
 	if late := s.srv.Shutdown(stop); late != nil {
 		err = errors.Join(err, late, s.srv.Close())
 	}
 	return err
+}
+
+// serve takes connections until the listener is closed.
+func (s *HTTPServer) serve() error {
+	if s.front == nil {
+		return s.srv.Serve(s.ln)
+	}
+	go func() { _ = s.srv.Serve(s.behind) }() // Shutdown ends it
+	return s.front.accept(s.ln)
 }
 
 // Close ends a server that was never run.
