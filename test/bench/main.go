@@ -48,6 +48,8 @@ type settings struct {
 	limit   time.Duration
 	warm    time.Duration
 	parts   int
+	phases  bool
+	most    float64
 }
 
 func main() { os.Exit(run()) }
@@ -92,6 +94,8 @@ func parse() (settings, error) {
 	flag.StringVar(&s.beside, "beside", "", "measure this other build of tidegate as well, on the same engines, in turn: what a change costs or saves")
 	flag.DurationVar(&s.warm, "warm", 0, "load every target for this long before anything counts: a JVM that compiles fully needs a minute or more")
 	flag.IntVar(&s.parts, "partitions", wire.Partitions, "partitions of the callbacks topic on the real Kafka: 12 is what is shipped for three brokers, 4 is the part of each of them")
+	flag.Float64Var(&s.most, "max", 0, "open loop: the rate that counts as the maximum of every target, instead of what its closed loop has shown; two builds compare only at one rate")
+	flag.BoolVar(&s.phases, "phases", false, "print for each cell how long the door's phases took, from its own histograms")
 	flag.DurationVar(&s.limit, "limit", 6*time.Minute, "longest time of the whole run")
 	flag.Parse()
 	roundsGiven := false
@@ -118,7 +122,7 @@ func parse() (settings, error) {
 
 // benchmark starts the targets, runs the plan and reports.
 func benchmark(ctx context.Context, s settings) (err error) {
-	w := &world{}
+	w := &world{phases: s.phases}
 	defer func() { err = errors.Join(err, w.stop()) }()
 	fmt.Fprintln(os.Stderr, "bench: building and starting bare, proxy and embedded engines")
 	if err := w.start(ctx, s); err != nil {

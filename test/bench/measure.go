@@ -69,6 +69,10 @@ func measure(ctx context.Context, w *world, t *target, c cell, rate float64, spa
 			return row{}, err
 		}
 	}
+	inside, err := t.phases(ctx)
+	if err != nil {
+		return row{}, err
+	}
 	runtime.GC() // the last cell's requests
 	var marks []snapshot
 	o, err := l.run(ctx, func() { marks = append(marks, t.snapshot()) })
@@ -88,6 +92,13 @@ func measure(ctx context.Context, w *world, t *target, c cell, rate float64, spa
 			return r, err
 		}
 		r.Unchecked -= unchecked
+	}
+	if w.phases {
+		after, err := t.phases(ctx)
+		if err != nil {
+			return r, err
+		}
+		printPhases(os.Stderr, inside, after)
 	}
 	r.judge(t, &o)
 	return r, nil

@@ -85,7 +85,13 @@ func runPlan(ctx context.Context, w *world, s settings) (rows []row, err error) 
 		if !s.only.MatchString(c.Name) {
 			continue
 		}
-		if err := one(0, c, func(t *target) float64 { return c.Share * maximum(rows, t, c.Mode) }); err != nil {
+		rate := func(t *target) float64 {
+			if s.most > 0 {
+				return c.Share * s.most
+			}
+			return c.Share * maximum(rows, t, c.Mode)
+		}
+		if err := one(0, c, rate); err != nil {
 			return rows, err
 		}
 	}

@@ -43,6 +43,7 @@ type world struct {
 	writer  *writer
 	targets []*target
 	stack   []func() error
+	phases  bool // print the door's histograms of each cell
 }
 
 func (w *world) target(name string) *target {
