@@ -222,6 +222,12 @@ func TestDayQuotaThatIsAskedFor(t *testing.T) {
 	most, taken := q.Level()
 	require.Equal(t, []int64{20, 20}, []int64{most, taken})
 
+	told = Told{Most: 20, Used: 2} // cleared by a person
+	w.set(w.at.Add(11 * time.Minute))
+	require.NoError(t, q.Refresh(t.Context(), 10*time.Minute))
+	require.Equal(t, 17, take(q))
+	told = Told{Most: 20, Used: 13}
+
 	require.Equal(t, 3, take(days(t, db, w.now).Quota("c", 16, ask)), "our own cap is lower")
 	fails = true
 	require.Equal(t, 100, take(days(t, db, w.now).Quota("d", 0, ask)), "nobody can tell: it does not hold anything back")
