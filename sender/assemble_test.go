@@ -43,6 +43,7 @@ type setup struct {
 	now       func() time.Time
 	alarms    *alarm.Board
 	wechat    sender.WeChat // nil: the simulator, directly
+	secret    string        // the AppSecret; empty: the simulator's
 	knobs     *control.Knobs
 	credits   *credit.Ledger
 	steered   bool // it follows operators' orders
@@ -112,6 +113,9 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 		return nil, nil, nil, err
 	}
 	stack = append(stack, func() error { wx.CloseIdle(); return nil })
+	if s.secret == "" {
+		s.secret = secret
+	}
 	if s.wechat == nil {
 		s.wechat = wx
 	}
@@ -133,7 +137,7 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	err = r.SetAccounts([]sender.Account{{Name: account, AppID: appID, Secret: secret, Limits: s.limits, Quiet: s.quiet}})
+	err = r.SetAccounts([]sender.Account{{Name: account, AppID: appID, Secret: s.secret, Limits: s.limits, Quiet: s.quiet}})
 	return r, r.steered, stack.close, err
 }
 
