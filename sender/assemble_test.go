@@ -130,9 +130,18 @@ func assemble(ctx context.Context, w childWorld, s setup) (r *room, run func(con
 		}
 		orders = r.panel.Orders()
 	}
+	var permits sender.Permits
+	if w.Shared {
+		cl, err := ratelimit.NewCluster(ratelimit.DefaultConfig(), rc, nil, nil)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		stack = append(stack, func() error { return cl.Close(context.Background()) })
+		permits = func(name string, l ratelimit.Limit) ratelimit.Permits { return cl.Permits(name, l) }
+	}
 	r.Sender, err = sender.New(ctx, s.cfg, sender.Deps{
 		Kafka: kafka.Config{Brokers: []string{w.Kafka}}, Publisher: s.publisher, Redis: rc, DB: db, WeChat: s.wechat, Keys: api.NewKeys(r.keys),
-		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs, Credits: s.credits, Orders: orders,
+		IDs: idgen.NewGenerator(idgen.Fixed(3), nil), Topics: wire.Topics{Prefix: w.Prefix}, Log: zap.New(core), Reg: r.reg, Now: s.now, Alarms: s.alarms, Knobs: s.knobs, Credits: s.credits, Orders: orders, Permits: permits,
 	})
 	if err != nil {
 		return nil, nil, nil, err

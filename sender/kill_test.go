@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"tidegate/pkg/kafka"
+	"tidegate/pkg/ratelimit"
 	"tidegate/pkg/sqldb"
 	"tidegate/pkg/wechat/wechatsim"
 	"tidegate/pkg/wire"
@@ -31,6 +32,8 @@ type childWorld struct {
 	Steered                      bool    // it follows operators' orders
 	Node                         string  // and is called this by them
 	Rate                         float64 // of template messages; 0 is the default
+	Shared                       bool    // caps hold over all of them
+	Template                     ratelimit.Limit
 }
 
 func TestMain(m *testing.M) {
@@ -57,6 +60,9 @@ func child(v string) {
 	s.limits.Replies.Concurrency = killInFlight
 	if s.steered = c.Steered; c.Steered {
 		s.cfg.Node, s.limits.Template.Rate, s.limits.Template.Burst, s.limits.Template.Concurrency = c.Node, c.Rate, 1, killInFlight
+	}
+	if c.Shared {
+		s.limits.Template = c.Template
 	}
 	_, run, _, err := assemble(context.Background(), c, s)
 	if err != nil {
