@@ -31,12 +31,6 @@ const (
 	whyCredit      = "credit"       // until the user acts again
 )
 
-// whys lists the reasons, for metrics that begin at zero.
-var whys = [...]string{
-	whyRetry, whyBreaker, whyTooFast, whyQuota, whyStopped, whyToken, whyPaused, whyNoView, whyQuietHours,
-	whyNotBefore, whyTemplateCap, whyAppCap, whyUserCap, whyDayQuota, whyCredit,
-}
-
 // closedFor is the pause of a letter that met a closed brake of its road.
 func (r *road) closedFor(wait time.Duration) pause {
 	if wait <= 0 {
