@@ -133,6 +133,7 @@ func requirePushesRight(t *testing.T, v wechatsim.Verdict) {
 func TestMainRoad(t *testing.T) {
 	w := newWorld(t, shape{partitions: 8, proxies: 2, robots: 2, senders: 2, receiptsWorkers: 1, followers: 200})
 	b := w.business()
+	sums := w.watchSums(2, false)
 	pushed := make(chan error, 1)
 	go func() { pushed <- b.offer(t.Context(), 2, 500, 40) }()
 	report, err := w.sim.Load(t.Context(), wechatsim.LoadSpec{
@@ -149,6 +150,8 @@ func TestMainRoad(t *testing.T) {
 	w.requireJoined(b, 500)
 	ci(t, "end to end, 2 proxies, 2 robots, 2 senders, receipts as separate processes: %d callbacks acked, %d replies, ack p50 %.1f ms p99 %.1f ms, %d hasty repeats, %d deliveries; %d pushes accepted, %d seen, all receipts joined; lost 0, doubled 0, out of order 0",
 		v.Callbacks.Acked, v.Replies.Answered, v.Callbacks.AckP50Ms, v.Callbacks.AckP99Ms, v.Callbacks.UserRepeats, v.Callbacks.Deliveries, b.accepted.Load(), v.Pushes.Visible)
+	w.eventsBeforeAnswers(b)
+	sums.row(t, sums.atRest())
 	w.requireKcat()
 }
 

@@ -148,6 +148,7 @@ redis: {addrs: ["%s"], prefix: %s}
 credit: {off: true} # the simulator's windows are wider, see startSim
 database: {driver: postgres, dsn: "file:%s", max_conns: 10}
 wechat: {base_urls: ["%s"]}
+receipts: {housekeeping_every: 1s} # how often what is counted is shown
 accounts:
   - name: card
     gh_id: %s
