@@ -226,7 +226,7 @@ func (w *devWorld) openListeners(ops http.Handler) error {
 	api.Handle("/v1/pushes", w.parts[RoleSender].handler)
 	api.Handle("/v1/pushes:batch", w.parts[RoleSender].handler)
 	api.Handle("/v1/openapi.json", w.parts[RoleSender].handler)
-	api.Handle("/v1/accounts/", w.parts[RoleSender].handler)
+	api.Handle("/v1/accounts/{id}/token", w.parts[RoleSender].handler)
 	api.Handle("/", w.parts[RoleReceipts].handler)
 	if h := w.parts[RoleRobot].handler; h != nil {
 		api.Handle("/v1/accounts/", h)
