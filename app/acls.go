@@ -37,6 +37,7 @@ func (c Config) permits(users func(role string) string) []kafka.Permit {
 		l.read("sender", waiting...)
 		for _, lane := range wire.Lanes() {
 			l.group("sender", t.SenderGroup(a.Name, lane), false, "Read")
+			l.group("receipts", t.SenderGroup(a.Name, lane), false, "Describe") // for the sum of what waits
 		}
 		l.write("sender", pushes...)
 		l.read("receipts", waiting...)

@@ -24,18 +24,18 @@ func buildReceipts(ctx context.Context, e *engines) (*part, error) {
 	if err := control.Migrate(ctx, db); err != nil { // for the audit of changes by hand
 		return nil, err
 	}
+	admin, err := e.Admin()
+	if err != nil {
+		return nil, err
+	}
 	room, err := receipts.New(ctx, e.cfg.Receipts, receipts.Deps{
-		Kafka: e.cfg.Kafka, Publisher: producer, DB: db, Keys: api.NewKeys(api.NewBook(db, nil)),
+		Kafka: e.cfg.Kafka, Publisher: producer, Queues: admin, DB: db, Keys: api.NewKeys(api.NewBook(db, nil)),
 		Topics: e.cfg.Topics.Names(), Log: e.log.Named("receipts"), Registry: e.reg, Alarms: e.Alarms(), Hasher: e.hasher, Audit: control.NewStore(db, nil),
 	})
 	if err != nil {
 		return nil, err
 	}
 	if err := room.SetAccounts(e.cfg.names()); err != nil {
-		return nil, err
-	}
-	admin, err := e.Admin()
-	if err != nil {
 		return nil, err
 	}
 	p := &part{

@@ -170,6 +170,7 @@ func TestSamplesStateTheDefaults(t *testing.T) {
 	sender.WeChat.Lines = nil // ways out are each site's own
 	require.Equal(t, d.WeChat, sender.WeChat)
 	receipts.Receipts.Report.Dir, receipts.Receipts.Report.Webhook = "", d.Receipts.Report.Webhook
+	receipts.Receipts.Webhooks.Apps, receipts.Receipts.Webhooks.Allow = nil, nil
 	require.Equal(t, d.Receipts, receipts.Receipts)
 }
 

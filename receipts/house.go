@@ -65,6 +65,7 @@ func (r *Room) show(ctx context.Context) error {
 		return err
 	}
 	r.met.rows(ts)
+	r.showConservation(ctx)
 	waiting, foreign, err := r.store.Parking(ctx)
 	if err != nil {
 		return err

@@ -15,9 +15,11 @@ type metrics struct {
 	news     *prometheus.CounterVec
 	seconds  prometheus.Histogram
 	messages *prometheus.GaugeVec
-	parked   *prometheus.GaugeVec
-	resent   prometheus.Counter
-	kept     *prometheus.CounterVec
+	// difference and waiting belong to the sum of G30.
+	difference, waiting *prometheus.GaugeVec
+	parked              *prometheus.GaugeVec
+	resent              prometheus.Counter
+	kept                *prometheus.CounterVec
 
 	repeats      *prometheus.CounterVec
 	repeatAlarms prometheus.Counter
@@ -31,6 +33,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Time to join one batch of news.", Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 10)}),
 		messages: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidegate_receipts_messages",
 			Help: "Messages by account, kind and state, within the retention."}, []string{"account", "kind", "state"}),
+		difference: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidegate_receipts_conservation_difference",
+			Help: "Messages that rows say are queued or being sent, less those that were measured in the sender's topics: 0 at rest."}, []string{"account", "kind"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidegate_receipts_waiting",
+			Help: "Records in the sender's topics that are not committed, as measured."}, []string{"account", "kind"}),
 		parked: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidegate_receipts_parked_events",
 			Help: "Events of WeChat whose message is not known: waiting for it, or foreign."}, []string{"class"}),
 		resent: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidegate_receipts_resent_total",
@@ -42,7 +48,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		repeatAlarms: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidegate_receipts_repeat_alarms_total",
 			Help: "Alarms about users who repeat too often."}),
 	}
-	for _, c := range []prometheus.Collector{m.news, m.seconds, m.messages, m.parked, m.resent, m.kept, m.repeats, m.repeatAlarms} {
+	for _, c := range []prometheus.Collector{m.news, m.seconds, m.messages, m.difference, m.waiting, m.parked, m.resent, m.kept, m.repeats, m.repeatAlarms} {
 		if err := reg.Register(c); err != nil {
 			return nil, fault.Wrap(fault.Internal, "register metrics of receipts", err)
 		}

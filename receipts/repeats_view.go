@@ -69,6 +69,9 @@ func (r *Room) Ops() map[string]http.Handler {
 		"GET /ops/v1/webhooks":   r.webhookView(),
 	}
 	maps.Copy(ops, r.opsResends())
+	if r.d.Queues != nil {
+		ops["GET /ops/v1/conservation"] = http.HandlerFunc(r.serveConservation)
+	}
 	return ops
 }
 

@@ -33,6 +33,7 @@ type Publisher interface {
 type Deps struct {
 	Kafka     kafka.Config // for the consumer groups
 	Publisher Publisher
+	Queues    Lagger // measures what waits for the sender; nil measures nothing
 	DB        *sqldb.DB
 	Keys      *api.Keys
 	Topics    wire.Topics

@@ -46,6 +46,7 @@ type world struct {
 	topics   wire.Topics
 	producer *kafka.Producer
 	gate     *gate
+	admin    *kafka.Admin
 	db       *sqldb.DB
 	book     *api.Book
 	reg      *prometheus.Registry
@@ -98,7 +99,8 @@ func (w *world) startKafka() {
 	w.kafka = kafka.Config{Brokers: []string{addr}}
 	admin, err := kafka.NewAdmin(w.kafka)
 	require.NoError(w, err)
-	defer func() { require.NoError(w, admin.Close()) }()
+	w.admin = admin
+	w.Cleanup(func() { require.NoError(w, admin.Close()) })
 	var specs []kafka.TopicSpec
 	for _, name := range append(append(w.topics.OfAccount("bank"), w.topics.OfAccount("shop")...), w.topics.Shared()...) {
 		specs = append(specs, kafka.TopicSpec{Name: name, Partitions: 2, Replication: 1})
@@ -125,7 +127,7 @@ func (w *world) key(name string, scopes []string, accounts ...string) {
 func (w *world) open() {
 	w.Helper()
 	var err error
-	w.room, err = receipts.New(w.Context(), w.cfg, receipts.Deps{Kafka: w.kafka, Publisher: w.gate, DB: w.db, Keys: api.NewKeys(w.book),
+	w.room, err = receipts.New(w.Context(), w.cfg, receipts.Deps{Kafka: w.kafka, Publisher: w.gate, Queues: w.admin, DB: w.db, Keys: api.NewKeys(w.book),
 		Topics: w.topics, Log: w.log, Registry: w.reg, Now: w.clock.now, Audit: control.NewStore(w.db, w.clock.now),
 		Alarms: alarm.NewBoard(w.log, nil, w.clock.now, w.alarms), Hasher: w.hasher})
 	require.NoError(w, err)

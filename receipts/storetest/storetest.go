@@ -48,7 +48,7 @@ func Run(t *testing.T, open Open) {
 		"repeats change nothing":                       repeats,
 		"an event may come before the outcome":         earlyEvents,
 		"an event may come late":                       lateEvents,
-		"foreign events stay apart":                    foreignEvents,
+		"G29 foreign events make no message":           foreignEvents,
 		"contradictory ends are flagged":               contradictions,
 		"msg ids keep all their digits":                longMsgIDs,
 		"one id with two identities is two messages":   variants,

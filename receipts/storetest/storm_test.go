@@ -146,8 +146,9 @@ func (s storm) check(t *testing.T, st store.Store) {
 	}
 }
 
-// TestStormOfReceipts is the short form of the bar, by counts.
-func TestStormOfReceipts(t *testing.T) {
+// TestG20StormOfReceipts is the short form of the bar, by counts: events before
+// answers, twice and out of order, and every one is joined to its row.
+func TestG20StormOfReceipts(t *testing.T) {
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	s := storm{messages: 1500, base: now.Add(-6 * time.Hour)}
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
