@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -107,6 +106,6 @@ func TestRefusalsAreTyped(t *testing.T) {
 		require.ErrorAs(t, err, &p)
 		require.Equal(t, "/data/thing1", p.Pointer)
 		require.False(t, p.Temporary())
-		require.False(t, errors.Is(err, client.ErrOverLimit))
+		require.NotErrorIs(t, err, client.ErrOverLimit)
 	}
 }

@@ -55,9 +55,8 @@ func median(xs []float64) float64 {
 	s := slices.Sorted(slices.Values(xs))
 	if n := len(s) / 2; len(s)%2 == 1 {
 		return s[n]
-	} else {
-		return (s[n-1] + s[n]) / 2
 	}
+	return (s[len(s)/2-1] + s[len(s)/2]) / 2
 }
 
 // readings turns the counts of hours into readings, by measure and hour.

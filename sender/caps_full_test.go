@@ -134,7 +134,7 @@ func (b *bars) row(ok bool, bar, format string, args ...any) {
 	if !ok {
 		verdict, b.failed = "MISSED", true
 	}
-	fmt.Printf("BAR | %-62s | %-34s | %s\n", bar, fmt.Sprintf(format, args...), verdict)
+	fmt.Fprintf(os.Stdout, "BAR | %-62s | %-34s | %s\n", bar, fmt.Sprintf(format, args...), verdict)
 }
 
 func (b *bars) end() { require.False(b.t, b.failed, "a bar is missed; see the table") }

@@ -133,7 +133,7 @@ func TestLinesAreCutUnderLoad(t *testing.T) {
 		}
 		return n, first
 	}
-	fmt.Printf("%-14s %-34s %-14s %s\n", "lines", "bar", "measured", "verdict")
+	fmt.Fprintf(os.Stdout, "%-14s %-34s %-14s %s\n", "lines", "bar", "measured", "verdict")
 	slowest := time.Duration(0)
 	began := time.Time{}
 	for i, name := range names {
@@ -142,7 +142,7 @@ func TestLinesAreCutUnderLoad(t *testing.T) {
 		if i > 0 {
 			gap := first.Sub(began)
 			slowest = max(slowest, gap)
-			fmt.Printf("%-14s %-34s %-14s %s\n", names[i-1]+" cut", "goes on within 2s", gap.Round(time.Millisecond), verdict(gap <= 2*time.Second))
+			fmt.Fprintf(os.Stdout, "%-14s %-34s %-14s %s\n", names[i-1]+" cut", "goes on within 2s", gap.Round(time.Millisecond), verdict(gap <= 2*time.Second))
 		}
 		if i < len(names)-1 {
 			began = time.Now()
@@ -192,7 +192,7 @@ func TestLinesAreCutUnderLoad(t *testing.T) {
 		{"replies", fmt.Sprintf("doubled without a flag 0 (of %d)", doubled), unflagged, unflagged == 0},
 		{"by hand", "the switch is followed", switched, switched > 0},
 	} {
-		fmt.Printf("%-14s %-34s %-14d %s\n", l.what, l.bar, l.got, verdict(l.good))
+		fmt.Fprintf(os.Stdout, "%-14s %-34s %-14d %s\n", l.what, l.bar, l.got, verdict(l.good))
 		require.True(t, l.good, "%s: %s", l.what, l.bar)
 	}
 	for _, v := range fleet.Lines()[:len(names)-1] {

@@ -3,6 +3,7 @@ package sender_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestDayQuotaOfWeChatIsKept(t *testing.T) {
 			refused++
 		}
 	}
-	fmt.Printf("G11 two senders, quota %d, offered %d\n  %-28s %-9s %s\n", quota, offered, "bar", "measured", "verdict")
+	fmt.Fprintf(os.Stdout, "G11 two senders, quota %d, offered %d\n  %-28s %-9s %s\n", quota, offered, "bar", "measured", "verdict")
 	for _, row := range []struct {
 		bar       string
 		got, want int
@@ -62,7 +63,7 @@ func TestDayQuotaOfWeChatIsKept(t *testing.T) {
 		if row.got != row.want {
 			verdict = "MISSED"
 		}
-		fmt.Printf("  %-28s %-9d %s\n", row.bar, row.got, verdict)
+		fmt.Fprintf(os.Stdout, "  %-28s %-9d %s\n", row.bar, row.got, verdict)
 		require.Equal(t, row.want, row.got, row.bar)
 	}
 	groups, err := rooms[0].Held(t.Context())

@@ -23,7 +23,11 @@ func TestTokenForAnotherSystem(t *testing.T) {
 	r := w.start(func(s *setup) { s.now = func() time.Time { return now } })
 	door := httptest.NewServer(r.Handler())
 	t.Cleanup(door.Close)
-	get := func(key, name string) (*http.Response, map[string]any) {
+	type answer struct {
+		StatusCode int
+		Header     http.Header
+	}
+	get := func(key, name string) (answer, map[string]any) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, door.URL+"/v1/accounts/"+name+"/token", nil)
 		require.NoError(t, err)
 		req.Header.Set("Authorization", "Bearer "+key)
@@ -34,7 +38,7 @@ func TestTokenForAnotherSystem(t *testing.T) {
 		require.NoError(t, err)
 		var body map[string]any
 		require.NoError(t, json.Unmarshal(text, &body), "%s", text)
-		return resp, body
+		return answer{resp.StatusCode, resp.Header}, body
 	}
 	keyOf := func(app string, scopes, accounts []string) string {
 		_, key, err := r.keys.Add(t.Context(), app, scopes, accounts)

@@ -33,7 +33,7 @@ import (
 // when the call comes back.
 const (
 	slowApp    = "wx3a51c07be2d49f68"
-	slowSecret = "6d0f3c1b9a8e4752d1c0b3a49586e7f2"
+	slowSecret = "6d0f3c1b9a8e4752d1c0b3a49586e7f2" //nolint:gosec // of the simulator
 	slowName   = "bills"
 	sendEvery  = 50 * time.Millisecond
 	slowTmpl   = "Yw1mZc4bTn0sGf7uRkE5aJpQ2xHd9LvOiXq3Bt6N8rM"
@@ -50,6 +50,7 @@ type slowWeChat struct {
 	token     string
 	door      string
 	key       string
+	caller    *http.Client
 	stack     run.Stack
 }
 
@@ -61,7 +62,7 @@ type sendCall struct {
 }
 
 func (s *stage) slowWeChat(ctx context.Context) (w *slowWeChat, err error) {
-	w = &slowWeChat{s: s, delay: 10 * time.Second, phase: s.span}
+	w = &slowWeChat{caller: &http.Client{Timeout: time.Minute}, s: s, delay: 10 * time.Second, phase: s.span}
 	if s.Short {
 		w.delay, w.phase = time.Second, 600*time.Millisecond
 	}
@@ -169,7 +170,7 @@ func (w *slowWeChat) gate(ctx context.Context, where kafka.Config, topics wire.T
 	go func() { done <- room.Run(life) }()
 	w.stack.Push("sender", func(context.Context) error { end(); return <-done })
 	door := httptest.NewServer(room.Handler())
-	w.stack.Push("door", func(context.Context) error { door.Close(); http.DefaultClient.CloseIdleConnections(); return nil })
+	w.stack.Push("door", func(context.Context) error { door.Close(); w.caller.CloseIdleConnections(); return nil })
 	w.door, w.key = door.URL, key
 	return nil
 }
@@ -193,7 +194,7 @@ func (w *slowWeChat) queued(ctx context.Context, n int) error {
 	}
 	req.Header.Set("Authorization", "Bearer "+w.key)
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, err := w.caller.Do(req)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -97,14 +98,14 @@ func TestDayQuotaIsUsedUpExactly(t *testing.T) {
 		second += more
 		w.set(time.Date(2026, 3, 2, 0, 0, 10, 0, time.UTC)) // midnight of UTC is no midnight
 		later, _ := offer(40)
-		fmt.Printf("G11 %s  %d nodes, quota %d, offered %d a day\n", db.Dialect(), nodes, most, offered)
-		fmt.Printf("  %-34s %-10s %-10s\n", "bar", "measured", "verdict")
+		fmt.Fprintf(os.Stdout, "G11 %s  %d nodes, quota %d, offered %d a day\n", db.Dialect(), nodes, most, offered)
+		fmt.Fprintf(os.Stdout, "  %-34s %-10s %-10s\n", "bar", "measured", "verdict")
 		row := func(bar string, got, want int) {
 			verdict := "ok"
 			if got != want {
 				verdict = "MISSED"
 			}
-			fmt.Printf("  %-34s %-10d %-10s\n", bar, got, verdict)
+			fmt.Fprintf(os.Stdout, "  %-34s %-10d %-10s\n", bar, got, verdict)
 			require.Equal(t, want, got, bar)
 		}
 		row("first day: exactly 5000", first, most)

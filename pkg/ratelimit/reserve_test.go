@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -75,7 +76,7 @@ func TestReserveForWhoGoesFirst(t *testing.T) {
 			got, urgent, alone := within(bulk, from, to1), within(first, from, to1), within(bulk, from2, w.since())
 			w.mu.Unlock()
 			w.close()
-			fmt.Printf("reserve: %g/s burst %d, bulk at most %g of it: %d of %g went, realtime %d; alone bulk %d\n", c.l.Rate, c.l.Burst, c.share, got, all, urgent, alone)
+			fmt.Fprintf(os.Stdout, "reserve: %g/s burst %d, bulk at most %g of it: %d of %g went, realtime %d; alone bulk %d\n", c.l.Rate, c.l.Burst, c.share, got, all, urgent, alone)
 			require.LessOrEqual(t, float64(got), c.share*all+1+0.45*c.share*c.l.Rate, "bulk while realtime waits")
 			require.GreaterOrEqual(t, float64(urgent), (1-c.share)*all*0.97-1, "realtime")
 			require.GreaterOrEqual(t, float64(got+urgent), 0.93*all-1, "all of the rate is used")

@@ -52,7 +52,7 @@ func (f *front) accept(ln net.Listener) error {
 		if err != nil {
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			f.log.Printf("accept: %v; trying again in %v", err, pause)
-			time.Sleep(pause)
+			<-time.After(pause)
 			continue
 		}
 		pause = 0

@@ -78,20 +78,21 @@ func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 			addr, _ := frontServer(t, h)
 			other := httptest.NewServer(h)
 			defer other.Close()
-			ask := func(addr string) (res *http.Response, body string) {
+			ask := func(addr string) (http.Response, string) {
 				c, err := net.Dial("tcp", addr)
 				require.NoError(t, err)
 				defer c.Close()
 				_, err = io.WriteString(c, "POST /a?b=c HTTP/1.1\r\nHost: x\r\nPragma: no-cache\r\nX: y\r\nContent-Length: 4\r\n\r\nbody")
 				require.NoError(t, err)
-				res, err = http.ReadResponse(bufio.NewReader(c), nil)
+				res, err := http.ReadResponse(bufio.NewReader(c), nil)
 				require.NoError(t, err)
+				defer res.Body.Close()
 				b, err := io.ReadAll(res.Body)
 				require.NoError(t, err)
 				_, err = http.ParseTime(res.Header.Get("Date"))
 				require.NoError(t, err)
 				res.Header.Del("Date")
-				return res, string(b)
+				return *res, string(b)
 			}
 			got, body := ask(addr)
 			want, wantBody := ask(other.Listener.Addr().String())
@@ -147,13 +148,14 @@ func TestAStopWaitsForWhoIsBeingServed(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 	select {
-	case <-ended:
-		t.Fatal("it did not wait")
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
 	default:
 	}
 	close(out)
 	res, err := http.ReadResponse(bufio.NewReader(busy), nil)
 	require.NoError(t, err)
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	require.Equal(t, "served", string(b))
@@ -179,6 +181,7 @@ func TestAConnectionGoesOnBehindTheFront(t *testing.T) {
 		res, err := http.ReadResponse(answers, nil)
 		require.NoError(t, err)
 		b, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("/%d %d", i, size), string(b))
 	}
@@ -186,5 +189,6 @@ func TestAConnectionGoesOnBehindTheFront(t *testing.T) {
 	require.NoError(t, err)
 	res, err := http.ReadResponse(answers, nil)
 	require.NoError(t, err)
+	_ = res.Body.Close()
 	require.Equal(t, http.StatusBadRequest, res.StatusCode)
 }

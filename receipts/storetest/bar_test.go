@@ -74,7 +74,7 @@ func TestBarOfReceipts(t *testing.T) {
 // copyTime writes what is in the rows into tables of the same form by COPY: the
 // server reads a file of its own, which costs less than taking rows from a client.
 func copyTime(t *testing.T, db *sqldb.DB) time.Duration {
-	dir, err := os.MkdirTemp("", "copy")
+	dir, err := os.MkdirTemp("", "copy") //nolint:usetesting // t.TempDir lies below a directory that the server may not enter
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o777)) // the server writes there

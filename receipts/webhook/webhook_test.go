@@ -90,10 +90,10 @@ func TestRetriesKeepIDAndOrder(t *testing.T) {
 			}, 30*time.Second, 2*time.Millisecond)
 		}
 		noted(1)
-		for i, pause := range []time.Duration{6, 12, 24} { // the longest that 5, 10, 20 s may become
-			least := w.count("SELECT COUNT(*) FROM webhook_events WHERE message = $1 AND attempts > 0 AND due_at >= $2", bad.ID, w.clock.now().Add(pause*time.Second/2).UnixMilli())
+		for i, pause := range []time.Duration{6 * time.Second, 12 * time.Second, 24 * time.Second} { // the longest that 5, 10, 20 s may become
+			least := w.count("SELECT COUNT(*) FROM webhook_events WHERE message = $1 AND attempts > 0 AND due_at >= $2", bad.ID, w.clock.now().Add(pause/2).UnixMilli())
 			require.Equal(t, 1, least, "and not before half of it")
-			w.clock.step(pause * time.Second)
+			w.clock.step(pause)
 			noted(i + 2)
 		}
 		require.Len(t, types(r.got(), bad.ID), 4)

@@ -18,8 +18,8 @@
 // operator's choice goes first while it can be reached: the switch by hand is no
 // way to lose messages.
 //
-// On failure. A request that is lost on the way has its line looked at at once,
-// on a connection of its own, so that a line whose packets vanish is left within
+// On failure. A request that is lost on the way has its line probed without
+// delay, on a connection of its own, so that a line whose packets vanish is left within
 // the connection's time-out, and its old connections are dropped. When no line
 // can be reached each is tried in turn, the room's brake spaces the tries out,
 // and letters wait in the queue. A process that starts takes every line as good.

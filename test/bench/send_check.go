@@ -18,7 +18,7 @@ import (
 // committed. The bare loop leaves only requests.
 func (w *sendWorld) check(ctx context.Context, r *sendRow, group string) error {
 	var what []string
-	bad := 0
+	var bad int
 	if r.Reached, r.Requests, bad = w.wechat.tally(); r.Reached != w.station.n || r.Requests != w.station.n || bad != 0 {
 		what = append(what, fmt.Sprintf("%d requests for %d of %d pushes, %d others", r.Requests, r.Reached, w.station.n, bad))
 	}

@@ -65,7 +65,7 @@ func (w *sendWorld) open(ctx context.Context) (err error) {
 		defer cancel()
 		return w.producer.Close(ctx)
 	})
-	stop := func() error { return nil }
+	var stop func() error
 	if w.wechat, stop, err = startInstant(ctx); err != nil {
 		return err
 	}
