@@ -37,6 +37,8 @@ type breaker struct {
 	next robotPublisher
 	hits atomic.Int64
 
+	turn sync.RWMutex // held alone while two replies change places, so that no third one passes
+
 	mu   sync.Mutex
 	seen int
 	held map[string]kafka.Record // reorder: the reply that waits for its user's next one
@@ -57,12 +59,10 @@ func (b *breaker) Publish(ctx context.Context, r kafka.Record) (kafka.Record, er
 		return b.next.Publish(ctx, r)
 	}
 	if first, waiting := b.takeHeld(string(r.Key)); waiting {
-		if _, err := b.next.Publish(ctx, r); err != nil {
-			return r, err
-		}
-		b.hits.Add(1)
-		return b.next.Publish(ctx, first)
+		return b.swap(ctx, first, r)
 	}
+	b.turn.RLock()
+	defer b.turn.RUnlock()
 	if !b.isVictim() {
 		return b.next.Publish(ctx, r)
 	}
@@ -77,6 +77,17 @@ func (b *breaker) Publish(ctx context.Context, r kafka.Record) (kafka.Record, er
 		return r, nil
 	}
 	return b.double(ctx, r)
+}
+
+// swap publishes the later of two replies of a user before the earlier one.
+func (b *breaker) swap(ctx context.Context, earlier, later kafka.Record) (kafka.Record, error) {
+	b.turn.Lock()
+	defer b.turn.Unlock()
+	if _, err := b.next.Publish(ctx, later); err != nil {
+		return later, err
+	}
+	b.hits.Add(1)
+	return b.next.Publish(ctx, earlier)
 }
 
 // double publishes the reply a second time under another id: under the same

@@ -132,7 +132,11 @@ func TestOrdersOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, code)
 	code, _ = d.speak("PUT", "/ops/v1/pauses/p", "steer", `{"all":true,"replies":true,"reason":"x","accepted_before":"2026-03-01T09:00:00+08:00"}`)
 	require.Equal(t, http.StatusOK, code)
-	code, v = d.speak("GET", "/ops/v1/pauses", "read", "")
-	require.Equal(t, http.StatusOK, code)
+	require.Eventually(t, func() bool { // the node reads what it wrote
+		code, v = d.speak("GET", "/ops/v1/pauses", "read", "")
+		require.Equal(t, http.StatusOK, code)
+		orders, _ := v["orders"].([]any)
+		return len(orders) == 1
+	}, 20*time.Second, 5*time.Millisecond)
 	require.Contains(t, v["orders"].([]any)[0].(map[string]any)["order"], "accepted_before")
 }

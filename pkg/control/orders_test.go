@@ -70,7 +70,7 @@ func TestOrdersReachEveryNode(t *testing.T) {
 			_, err := a.SetOrder(t.Context(), control.OrderChange{Kind: kind, Name: name, To: o, By: "duty", Reason: "test", ExpiresIn: life})
 			require.NoError(t, err)
 		}
-		require.True(t, a.Orders().Current())
+		require.Eventually(t, func() bool { return a.Orders().Current() }, within, 5*time.Millisecond)
 		give(control.KindPause, "p", &control.Order{Account: "shop"}, 0)
 		paused(a, true)
 		paused(b, true)

@@ -128,8 +128,8 @@ func TestNumberOfADeadProcessComesBackAfterItsLease(t *testing.T) {
 	c := opener(t)(engine(t))
 	opt := lease.NumbersOptions{Count: 1, TTL: 300 * time.Millisecond}
 	dead := lease.NewNumbers(c, opt)
-	number(t, dead)
 	begun := time.Now()
+	number(t, dead)
 	next := lease.NewNumbers(c, opt)
 	require.Eventually(t, func() bool {
 		_, _, err := next.Number(t.Context())

@@ -50,8 +50,8 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		if l.enter(from) {
 			return &limitConn{Conn: c, release: func() { l.leave(from); <-l.places }}, nil
 		}
-		_ = c.Close()
 		l.report(ReasonConnections)
+		_ = c.Close()
 	}
 }
 

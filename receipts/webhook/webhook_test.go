@@ -193,7 +193,7 @@ func TestDisabledAfterLongAndEnabledByCommand(t *testing.T) {
 		require.NoError(t, h.Keep(t.Context(), 90*24*time.Hour))
 		require.True(t, w.alarms.firing("webhook_disabled"))
 		require.False(t, w.alarms.firing("webhook_failing"))
-		require.Equal(t, 1, w.logs.FilterMessage("a webhook endpoint is disabled").Len())
+		require.Eventually(t, func() bool { return w.logs.FilterMessage("a webhook endpoint is disabled").Len() == 1 }, 10*time.Second, time.Millisecond, "said behind the transaction")
 
 		w.clock.step(12 * time.Hour) // the old event is a day old
 		w.apply(w.outcome(w.push(2), wire.Delivered))
