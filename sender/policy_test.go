@@ -103,15 +103,34 @@ func TestSlowWeChatLowersConcurrency(t *testing.T) {
 	}
 	require.Equal(t, 6, r.places.places(), "one sign")
 	now = moment
-	answers(20, 2*time.Second)
+	answers(9, 2*time.Second)
 	require.Equal(t, least, r.places.places(), "never none")
 	require.NoError(t, take(t, r), "and messages go")
 	answers(60, 60*time.Millisecond)
 	require.Equal(t, 8, r.places.places())
-	answers(20, 2*time.Second)
+	answers(9, 2*time.Second)
 	require.Equal(t, least, r.places.places())
 	answers(400, time.Second)
 	require.Equal(t, 8, r.places.places(), "what stays slow becomes usual")
+}
+
+// G20 at its number showed it: a WeChat that takes 3 s for every answer from now on
+// is not worked with the fewest places for minutes.
+func TestSlowForGoodIsUsualSoon(t *testing.T) {
+	r, _, _ := aRoad(t, 0) // 8 places
+	r.places.heard(time.Millisecond, day)
+	fewest, now := 8, day
+	for now.Sub(day) < 39*time.Second {
+		now = now.Add(3 * time.Second)
+		r.places.heard(3*time.Second, now)
+		fewest = min(fewest, r.places.places())
+	}
+	require.Less(t, fewest, 8, "at first it is a sign of trouble")
+	require.Greater(t, slowTimes*r.places.usual, 3*time.Second)
+	for range 50 { // what 8 places hear in half a minute
+		r.places.heard(3*time.Second, now)
+	}
+	require.Equal(t, 8, r.places.places())
 }
 
 func take(t *testing.T, r *road) error {

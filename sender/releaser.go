@@ -3,6 +3,7 @@ package sender
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"tidegate/pkg/alarm"
@@ -21,13 +22,16 @@ const (
 	// sweepEvery.
 	sweepFirst = 30 * time.Second
 	sweepEvery = time.Minute
-	sweepRows  = 200
+	// sweepRows are ended side by side; sweepMoment is for how long at a time.
+	sweepRows   = 100
+	sweepMoment = 500 * time.Millisecond
 )
 
 // feeder is the room as the releaser of held letters sees it.
 type feeder struct {
 	s     *Sender
 	swept map[int64]time.Time // by version of the cancel
+	marks map[int64]hold.Row  // how far a sweep is
 }
 
 func (f *feeder) Accounts() (names []string) {
@@ -64,50 +68,81 @@ func (f *feeder) Counted(rows, most int64) {
 	})
 }
 
-// Settle ends held letters that are cancelled.
+// Settle ends held letters that are cancelled, for a moment: whoever feeds back has
+// to keep its lease, and letters that nobody cancelled wait behind it. What is left
+// goes on where it stopped.
 func (f *feeder) Settle(ctx context.Context) error {
 	now := f.s.now()
 	cancels := f.s.orders.Cancels()
-	known := make(map[int64]time.Time, len(cancels))
+	swept, marks := make(map[int64]time.Time, len(cancels)), make(map[int64]hold.Row, len(cancels))
+	moment, end := context.WithTimeout(ctx, sweepMoment)
+	defer end()
+	var failed error
 	for _, c := range cancels {
 		last := f.swept[c.Version]
 		if !last.IsZero() && now.Sub(c.Since) > sweepFirst && now.Sub(last) < sweepEvery {
-			known[c.Version] = last
+			swept[c.Version] = last
 			continue
 		}
-		if err := f.sweep(ctx, c); err != nil {
-			return err
+		mark, err := f.sweep(ctx, moment, c, f.marks[c.Version])
+		switch {
+		case err != nil:
+			failed = err // of one letter: the others went on
+		case mark.ID == "":
+			swept[c.Version] = now
 		}
-		known[c.Version] = now
+		if marks[c.Version] = mark; mark.ID != "" && !last.IsZero() {
+			swept[c.Version] = last
+		}
 	}
-	f.swept = known
-	return nil
+	f.swept, f.marks = swept, marks
+	return failed
 }
 
-// sweep goes through the held letters that a cancel covers.
-func (f *feeder) sweep(ctx context.Context, c control.InForce) error {
+// sweep goes through the held letters that a cancel covers, from behind a mark
+// until the moment is over, and gives the next mark; an empty one is the end.
+func (f *feeder) sweep(ctx, moment context.Context, c control.InForce, mark hold.Row) (hold.Row, error) {
 	filter := filterOf(c.Order)
-	for after := ""; ctx.Err() == nil; {
-		rows, err := f.s.held.Select(ctx, filter, after, sweepRows)
-		if err != nil || len(rows) == 0 {
-			return err
+	var failed error
+	for moment.Err() == nil {
+		rows, err := f.s.held.Select(ctx, filter, mark, sweepRows)
+		if err != nil {
+			return mark, err
 		}
-		var done []hold.Row
-		for _, r := range rows {
-			ended, err := f.s.cancelHeld(ctx, r)
-			if err != nil {
-				return err
-			}
-			if ended {
-				done = append(done, r)
-			}
+		if len(rows) == 0 {
+			return hold.Row{}, failed
+		}
+		done, err := f.cancelAll(ctx, rows)
+		if err != nil {
+			failed = err
 		}
 		if _, err := f.s.held.Delete(ctx, done); err != nil {
-			return err
+			return mark, err
 		}
-		after = rows[len(rows)-1].ID
+		mark = rows[len(rows)-1]
 	}
-	return ctx.Err()
+	return mark, failed
+}
+
+// cancelAll ends letters side by side, and gives those that are ended. One that
+// cannot be ended now is left to the next sweep.
+func (f *feeder) cancelAll(ctx context.Context, rows []hold.Row) (done []hold.Row, failed error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, r := range rows {
+		all.Go(func() {
+			ended, err := f.s.cancelHeld(ctx, r)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+			} else if ended {
+				done = append(done, r)
+			}
+		})
+	}
+	all.Wait()
+	return done, failed
 }
 
 func filterOf(o control.Order) hold.Filter {

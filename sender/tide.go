@@ -16,10 +16,11 @@ const (
 	// ebb is what is left after a slow answer, least how few places there ever are.
 	ebb   = 0.75
 	least = 2
-	// usualEvery and usualBy let the usual time follow a WeChat that has become
-	// slower for good.
+	// usualEvery is how long the shortest answer is looked for that is then the
+	// usual time. It rises by slowTimes at most, from where answers begin to count
+	// as slow: a WeChat that has become slower for good is taken as it is after
+	// half a minute, and is not worked with the fewest places for minutes.
 	usualEvery = 10 * time.Second
-	usualBy    = 1.1
 	// manyPlaces stands for "no cap".
 	manyPlaces = workersMost
 )
@@ -33,12 +34,13 @@ type tide struct {
 	gate ratelimit.Permits // in order of priority
 	cap  ratelimit.Permits // of all senders together
 
-	mu      sync.Mutex
-	most    int
-	now     float64       // places
-	usual   time.Duration // of an answer, the shortest of late
-	grownAt time.Time     // usual was let grow
-	cutAt   time.Time
+	mu    sync.Mutex
+	most  int
+	now   float64       // places
+	usual time.Duration // of an answer, the shortest of late
+	low   time.Duration // the shortest since
+	since time.Time
+	cutAt time.Time
 }
 
 func newTide(shared ratelimit.Permits, places int) *tide {
@@ -59,12 +61,7 @@ func placesOf(concurrency int) int {
 func (t *tide) heard(took time.Duration, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.usual == 0 || took < t.usual:
-		t.usual, t.grownAt = took, at
-	case at.Sub(t.grownAt) >= usualEvery:
-		t.usual, t.grownAt = min(took, time.Duration(float64(t.usual)*usualBy)), at
-	}
+	t.follow(took, at)
 	before := int(t.now)
 	if took > max(slowAnswer, slowTimes*t.usual) {
 		if at.Add(-took).Before(t.cutAt) {
@@ -76,6 +73,18 @@ func (t *tide) heard(took time.Duration, at time.Time) {
 	}
 	if int(t.now) != before {
 		t.gate.SetLimit(ratelimit.Limit{Concurrency: int(t.now)})
+	}
+}
+
+// follow keeps the usual time: the shortest answer of the last usualEvery.
+func (t *tide) follow(took time.Duration, at time.Time) {
+	if t.usual == 0 || took < t.usual {
+		t.usual, t.low, t.since = took, took, at
+		return
+	}
+	if t.low = min(t.low, took); at.Sub(t.since) >= usualEvery {
+		t.usual = min(t.low, slowTimes*max(t.usual, slowAnswer/slowTimes))
+		t.low, t.since = took, at
 	}
 }
 

@@ -102,8 +102,9 @@ func (q *Quota) lease(ctx context.Context, day, own int64, changed bool) (got ti
 		if changed && own > 0 {
 			// A raised cap is only right with what its owner counts; the next
 			// question to them tells.
-			got.most = own
-			if q.ask != nil {
+			if q.ask == nil {
+				got.most = own
+			} else {
 				got.most = min(got.most, own)
 			}
 		}

@@ -82,13 +82,14 @@ func (j *Joint) without(g Grant) Grant {
 		g.Refused, g.Wait = 0, d
 		return g
 	}
+	shares := make([]*localRate, 0, len(g.caps))
 	for i, c := range g.caps {
 		if c.Window.Most > 0 {
 			g.Refused, g.Wait = i, windowAway
 			return g
 		}
 		r := j.local(g.tag+"\x00"+c.Name, c.Rate.clamp(), now)
-		if r.paused {
+		if shares = append(shares, r); r.paused {
 			g.Refused, g.Wait = i, windowAway
 			return g
 		}
@@ -99,11 +100,9 @@ func (j *Joint) without(g Grant) Grant {
 	if g.Refused >= 0 {
 		return g
 	}
-	for _, c := range g.caps {
-		name := g.tag + "\x00" + c.Name
-		r := j.shares[name]
-		r.pace.take(int64(now.Sub(r.begun)))
-		j.spent[name] = true
+	for i, c := range g.caps {
+		shares[i].pace.take(int64(now.Sub(shares[i].begun)))
+		j.spent[g.tag+"\x00"+c.Name] = true
 	}
 	return g
 }

@@ -144,9 +144,11 @@ func (f Filter) args() []any {
 	return []any{f.Account, f.App, f.Template, f.Lane, f.AcceptedBefore}
 }
 
-// Select gives rows behind an id, in the order of ids.
-func (s *Store) Select(ctx context.Context, f Filter, after string, limit int) ([]Row, error) {
-	return s.read(ctx, "SELECT "+columns+" FROM held WHERE "+matches+" AND id > $6 ORDER BY id, identity_hash LIMIT $7", append(f.args(), after, limit)...)
+// Select gives rows behind another one, in the order of ids; a zero Row is the
+// beginning.
+func (s *Store) Select(ctx context.Context, f Filter, after Row, limit int) ([]Row, error) {
+	return s.read(ctx, "SELECT "+columns+" FROM held WHERE "+matches+" AND (id, identity_hash) > ($6, $7) ORDER BY id, identity_hash LIMIT $8",
+		append(f.args(), after.ID, after.IdentityHash, limit)...)
 }
 
 // Count counts the rows that a filter selects.
@@ -219,9 +221,15 @@ func (s *Store) causes(ctx context.Context) (out []string, err error) {
 	return out, nil
 }
 
-// wake makes the letters due that waited for an order which is over.
+// wakeRows is how many rows one statement wakes: a long pause may have put aside
+// more than the database changes within a statement's time.
+const wakeRows = 2000
+
+// wake makes letters due that waited for an order which is over, and gives how many.
+// If that are wakeRows there may be more.
 func (s *Store) wake(ctx context.Context, cause string, now time.Time) (int64, error) {
-	return s.db.Exec(ctx, "UPDATE held SET due_at = $1 WHERE cause = $2 AND due_at > $1", now.UnixMilli(), cause)
+	return s.db.Exec(ctx, `UPDATE held SET due_at = $1 WHERE (id, identity_hash) IN
+		(SELECT id, identity_hash FROM held WHERE cause = $2 AND due_at > $1 LIMIT $3)`, now.UnixMilli(), cause, wakeRows)
 }
 
 // Group is one line of the count of what is held.

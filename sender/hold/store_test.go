@@ -178,7 +178,7 @@ func TestARowWrittenAnewIsNotDeleted(t *testing.T) {
 		require.Eventually(t, func() bool { return len(q.ids()) == 1 && q.settled() > 1 }, 20*time.Second, 5*time.Millisecond)
 		require.EqualValues(t, 1, count(t, s, hold.Filter{}))
 		require.NoError(t, s.Put(t.Context(), row(1, func(r *hold.Row) { r.Reason = "quota" })))
-		rows, err := s.Select(t.Context(), hold.Filter{}, "", 10)
+		rows, err := s.Select(t.Context(), hold.Filter{}, hold.Row{}, 10)
 		require.NoError(t, err)
 		require.Equal(t, 1, rows[0].Generation, "an older copy of the letter does not take its row back")
 		require.Equal(t, "paused", rows[0].Reason)
