@@ -126,6 +126,11 @@ func TestLimitsAreSetShownResetAndLogged(t *testing.T) {
 	a, b := newDesk(t, "a-1", site), newDesk(t, "b-2", site)
 	a.open()
 	b.open()
+	require.Eventually(t, func() bool { // that there are two comes by way of Redis
+		out, err := a.cli(func(o LimitsOptions) error { return LimitsShow(t.Context(), o) })
+		require.NoError(t, err)
+		return strings.Contains(out, "a-1 ") && strings.Contains(out, "b-2 ")
+	}, 20*time.Second, 5*time.Millisecond)
 	out, err := a.set(LimitsChange{Subject: "robot.account.card", Rate: ptr(20.0), Reason: "the core is slow", Wait: 20 * time.Second, For: time.Hour})
 	require.NoError(t, err)
 	require.Contains(t, out, "robot.account.card: 200/s, burst 20, 64 at once → 20/s, burst 20, 64 at once until ")
