@@ -38,6 +38,7 @@ func (w *world) node() *world {
 func (w *world) renewed(records int) (map[string]map[string]bool, int) {
 	w.Helper()
 	out, n := map[string]map[string]bool{}, 0
+	born := map[string]int64{}
 	for _, rec := range w.read(w.topics.Pushes("bank", wire.LaneRealtime), records) {
 		p, err := wire.Decode[wire.Push](rec.Value, rec.Headers)
 		require.NoError(w, err)
@@ -49,6 +50,10 @@ func (w *world) renewed(records int) (map[string]map[string]bool, int) {
 			out[p.ResendOf] = map[string]bool{}
 		}
 		out[p.ResendOf][p.ID] = true
+		if first, again := born[p.ID]; again {
+			require.Equal(w, first, p.AcceptedAt, "its birth says where its row is")
+		}
+		born[p.ID] = p.AcceptedAt
 	}
 	return out, n
 }

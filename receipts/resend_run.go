@@ -125,19 +125,20 @@ func (r *Room) resendMarks(ctx context.Context, j *store.ResendJob, ms []*store.
 		j.Skipped = map[string]int{}
 	}
 	var marks []store.ResendMark
+	now := r.d.Now().UnixMilli()
 	for _, m := range ms {
 		if refuses[m] {
 			j.Skipped[skipBlocked]++
 			continue
 		}
-		_, id, why, err := r.again(ctx, j.Request, m)
+		_, id, why, err := r.again(ctx, j.Request, m, now)
 		switch {
 		case err != nil:
 			return nil, err
 		case why != "":
 			j.Skipped[why]++
 		case m.ResentAs != id:
-			marks = append(marks, store.ResendMark{OldID: m.ID, Variant: m.Variant, NewID: id, Seen: m.ResentAs})
+			marks = append(marks, store.ResendMark{OldID: m.ID, Variant: m.Variant, NewID: id, Seen: m.ResentAs, At: now})
 		}
 	}
 	return marks, nil
@@ -155,7 +156,7 @@ func (r *Room) publishFlight(ctx context.Context, j *store.ResendJob) error {
 			if m.Variant != f.Variant {
 				continue
 			}
-			rec, _, why, err := r.again(ctx, j.Request, m)
+			rec, _, why, err := r.again(ctx, j.Request, m, f.At)
 			if err != nil {
 				return err
 			}
@@ -180,9 +181,9 @@ func (r *Room) publishFlight(ctx context.Context, j *store.ResendJob) error {
 }
 
 // again makes the letter of a re-send: the old content under a new id, which
-// depends on the old message and the request alone. why says that this one
-// cannot go.
-func (r *Room) again(ctx context.Context, request string, m *store.Message) (rec kafka.Record, id, why string, err error) {
+// depends on the old message and the request alone, born at a time in Unix
+// milliseconds. why says that this one cannot go.
+func (r *Room) again(ctx context.Context, request string, m *store.Message, at int64) (rec kafka.Record, id, why string, err error) {
 	if !r.hasAccount(m.Account) {
 		return rec, "", skipAccount, nil
 	}
@@ -202,11 +203,10 @@ func (r *Room) again(ctx context.Context, request string, m *store.Message) (rec
 	if id, err = idgen.DeriveBeside(m.ID, hash); err != nil {
 		return rec, "", skipContent, nil //nolint:nilerr // the same
 	}
-	now := r.d.Now().UnixMilli()
-	if p.ExpiresAt > 0 { // the same time to live, from now on
-		p.ExpiresAt = now + max(p.ExpiresAt-p.AcceptedAt, 1)
+	if p.ExpiresAt > 0 { // the same time to live, from then on
+		p.ExpiresAt = at + max(p.ExpiresAt-p.AcceptedAt, 1)
 	}
-	p.ID, p.IdentityHash, p.ResendOf, p.AcceptedAt, p.NotBefore = id, hash.String(), m.ID, now, 0
+	p.ID, p.IdentityHash, p.ResendOf, p.AcceptedAt, p.NotBefore = id, hash.String(), m.ID, at, 0
 	key, value, hs, err := wire.Encode(p)
 	if err != nil {
 		return rec, "", skipContent, nil //nolint:nilerr // too large by now

@@ -94,7 +94,7 @@ func ofReply(r *wire.Reply) *parcel {
 		base: wire.Receipt{
 			Source: wire.FromSender, MessageKind: wire.KindReply, ID: r.ID, IdentityHash: r.IdentityHash,
 			Account: r.Account, OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID,
-			ResendOf: r.ResendOf, Detail: r.Rule, BornAt: r.CreatedAt, TraceParent: r.TraceParent,
+			ResendOf: r.ResendOf, Detail: r.Rule, BornAt: r.BornAt(), TraceParent: r.TraceParent,
 		},
 	}
 }

@@ -78,11 +78,14 @@ func (a *tokensAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *tokensAPI) get(r *http.Request, app api.App, account string) (token.Token, error) {
 	const op = "give token"
-	if _, err := api.ParseParams(r); err != nil {
-		return token.Token{}, err
-	}
 	if !app.May(account) {
 		return token.Token{}, fault.New(fault.Denied, op, "the key %s of app %s is not for this account", app.KeyID, app.Name)
+	}
+	if !a.keeper.Has(account) { // first: nothing is counted or kept under a name from outside
+		return token.Token{}, fault.New(fault.NotFound, op, "there is no account of this name")
+	}
+	if _, err := api.ParseParams(r); err != nil {
+		return token.Token{}, err
 	}
 	if wait := a.wait(app.KeyID + " " + account); wait > 0 {
 		return token.Token{}, fault.New(fault.Limited, op, "keep the token for as long as expires_in says; this key may ask %d times at once and then every %s", tokenBurst, tokenEvery).WithRetryAfter(wait)

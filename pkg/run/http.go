@@ -228,7 +228,13 @@ func (s *HTTPServer) serve() error {
 }
 
 // Close ends a server that was never run.
-func (s *HTTPServer) Close() error { return s.srv.Close() }
+func (s *HTTPServer) Close() error {
+	err := s.ln.Close() // net/http knows it only once it serves
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(s.srv.Close(), err)
+}
 
 type zapWriter struct{ l *zap.Logger }
 

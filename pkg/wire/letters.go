@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -105,6 +106,10 @@ type Reply struct {
 	ResendOf     string  `json:"resend_of,omitempty"`
 	TraceParent  string  `json:"traceparent,omitempty"`
 }
+
+// BornAt is when the reply came to be, for whoever has to find its row: the time of
+// its callback, which a reply that is made again tells as well.
+func (r *Reply) BornAt() int64 { return cmp.Or(max(r.ReceivedAt, 0), r.CreatedAt) }
 
 // Lanes of pushes.
 const (

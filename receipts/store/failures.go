@@ -117,7 +117,7 @@ func (s *SQL) failedCounts(ctx context.Context, f Filter, begin, end int64, line
 	w.and("hour >= @", begin)
 	w.and("hour < @", end)
 	return s.eachRow(ctx, statement{"SELECT " + failureGroup + ", CAST(SUM(n) AS BIGINT), MIN(first_at), MAX(last_at) FROM counts" + w.text.String() +
-		" GROUP BY " + failureGroup + " HAVING SUM(n) > 0 LIMIT " + w.param(maxFailureLines), w.args}, scanFailure(lines))
+		" GROUP BY " + failureGroup + " HAVING SUM(n) > 0 ORDER BY SUM(n) DESC LIMIT " + w.param(maxFailureLines), w.args}, scanFailure(lines))
 }
 
 func (s *SQL) failedRows(ctx context.Context, f Filter, lines map[failureKey]Failure) error {

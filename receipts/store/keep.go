@@ -134,6 +134,10 @@ func (s *SQL) PurgeParked(ctx context.Context, before time.Time) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = s.db.Exec(ctx, "DELETE FROM resends WHERE begun_at < $1 AND finished_at > 0", before.UnixMilli())
+	for _, table := range []string{"resends", "resend_jobs"} { // the first is the previous release's
+		if _, err = s.db.Exec(ctx, "DELETE FROM "+table+" WHERE begun_at < $1 AND finished_at > 0", before.UnixMilli()); err != nil {
+			break
+		}
+	}
 	return int(n), err
 }

@@ -97,7 +97,7 @@ func FromPush(p *wire.Push, letter []byte, seen time.Time) (News, error) {
 func FromReply(r *wire.Reply, seen time.Time) (News, error) {
 	return News{
 		Source: wire.FromRobot, Kind: wire.KindReply, ID: r.ID, IdentityHash: r.IdentityHash, Account: r.Account,
-		OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID, State: wire.Queued, At: r.CreatedAt, Born: r.CreatedAt, Detail: r.Rule,
+		OpenID: r.OpenID, Lane: wire.LaneReplies, CallbackID: r.CallbackID, State: wire.Queued, At: r.CreatedAt, Born: r.BornAt(), Detail: r.Rule,
 	}.checked(seen)
 }
 

@@ -170,14 +170,17 @@ func (s *SQL) firstDay(ctx context.Context, tx *sqldb.Tx, today int64) (int64, e
 }
 
 // parents are the partitioned tables, by what the names of partitions begin with.
-func (s *SQL) parents() map[string]string {
-	return map[string]string{"messages_p": s.t.messages.name, "steps_p": s.t.steps.name, "letters_p": s.t.letters.name}
+func (s *SQL) parents() []parent {
+	return []parent{{"messages_p", s.t.messages.name}, {"steps_p", s.t.steps.name}, {"letters_p", s.t.letters.name}}
 }
+
+type parent struct{ prefix, table string }
 
 // makePart makes a partition of each table. Attaching one disturbs neither
 // readers nor writers, which making it in place would.
 func (s *SQL) makePart(ctx context.Context, tx *sqldb.Tx, part int64) error {
-	for prefix, parent := range s.parents() {
+	for _, p := range s.parents() {
+		prefix, parent := p.prefix, p.table
 		if parent == s.t.letters.name && part%2 == 1 {
 			continue // callbacks have none
 		}
@@ -247,8 +250,8 @@ func (s *SQL) dropPart(ctx context.Context, part int64, kinds []wire.Kind) (int,
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+dropWait+"'"); err != nil {
 			return err
 		}
-		for prefix := range s.parents() {
-			if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS "+prefix+strconv.FormatInt(part, 10)); err != nil {
+		for _, p := range s.parents() {
+			if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS "+p.prefix+strconv.FormatInt(part, 10)); err != nil {
 				if fault.KindOf(err) == fault.Unavailable {
 					return errBusy
 				}

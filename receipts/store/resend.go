@@ -13,6 +13,9 @@ type ResendMark struct {
 	// Seen is the re-send that the message had when it was read, or "": if it has
 	// another one by now, somebody was faster.
 	Seen string `json:"seen,omitempty"`
+	// At is the birth of the new message in Unix milliseconds: it does not change
+	// when a page is published again, since it says where the row lies.
+	At int64 `json:"at,omitempty"`
 }
 
 // sortedMarks gives marks in the one order of locks.

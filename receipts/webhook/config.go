@@ -184,7 +184,8 @@ func offered() []string {
 }
 
 // CheckCallback tells what is wrong with the callback_url of an app's push; nil
-// if it may be called. The intake asks it before it accepts.
+// if it may be called. It is asked when the event is written: the intake lies in
+// another process, which knows only what may be called at all.
 func (c Config) CheckCallback(app, raw string) error {
 	const op, field = "check callback_url", "callback_url"
 	bad := func(format string, args ...any) error {

@@ -38,6 +38,7 @@ func (h *Hub) pump(ctx context.Context, p *endpoint) error {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	settling := false // the timer ends a settleDown, which later wakes must not put off
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,11 +49,13 @@ func (h *Hub) pump(ctx context.Context, p *endpoint) error {
 				continue // the timer says when the next probe goes
 			}
 		case <-p.woken:
-			if failures < probing {
+			if failures < probing && !settling {
 				timer.Reset(settleDown)
+				settling = true
 			}
 			continue
 		case <-timer.C:
+			settling = false
 		}
 		places := h.cfg.Concurrency - busy
 		if failures >= probing {
@@ -69,7 +72,9 @@ func (h *Hub) pump(ctx context.Context, p *endpoint) error {
 				go func() { done <- h.attempt(ctx, p, e) }()
 			}
 		}
-		timer.Reset(h.rest(failures))
+		if !settling {
+			timer.Reset(h.rest(failures))
+		}
 	}
 }
 

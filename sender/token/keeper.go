@@ -192,6 +192,12 @@ func (k *Keeper) Stopped() map[string]string {
 	return out
 }
 
+// Has tells whether an account is configured.
+func (k *Keeper) Has(account string) bool {
+	_, err := k.holder(account)
+	return err == nil
+}
+
 func (k *Keeper) holder(account string) (*holder, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
