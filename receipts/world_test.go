@@ -62,6 +62,7 @@ type world struct {
 // each runs a test on every database at hand; the queue is the real one where
 // TIDEGATE_TEST_KAFKA names it.
 func each(t *testing.T, test func(w *world), change ...func(*receipts.Config)) {
+	t.Parallel() // worlds share nothing, and mostly wait
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) { test(newWorld(t, db, change...)) })
 }
 
